@@ -1,0 +1,49 @@
+"""KernelAgent: whoever writes candidates, seen from the loop that judges them."""
+
+from typing import Literal, Protocol
+
+from pydantic import Field
+
+from candidates.candidate import Proposal
+from candidates.measurement import Measurement
+from candidates.record import Record
+from candidates.task import KernelTask
+from candidates.verdict import Verdict
+
+
+class Attempt(Record):
+    """A proposal and what came of it. `measurement` is None unless the verdict is Accepted."""
+
+    proposal: Proposal
+    verdict: Verdict
+    measurement: Measurement | None = None
+
+
+class Budget(Record):
+    """What is left for this op."""
+
+    seconds: float = Field(ge=0)
+    attempts: int = Field(ge=0)
+    usd: float = Field(ge=0, default=0.0)
+
+
+class Proposals(Record):
+    kind: Literal["proposals"] = "proposals"
+    proposals: tuple[Proposal, ...] = Field(min_length=1)
+
+
+class Stop(Record):
+    """No more candidates from this agent: `no_program`, `floor_reached`, `no_progress`, `space_exhausted`, `budget`."""
+
+    kind: Literal["stop"] = "stop"
+    reason: Literal["no_program", "floor_reached", "no_progress", "space_exhausted", "budget"]
+    message: str
+
+
+class KernelAgent(Protocol):
+    name: str
+
+    def propose(self, task: KernelTask, attempts: tuple[Attempt, ...], budget: Budget) -> Proposals | Stop:
+        """The next generation. Stateless: everything that the agent may know is in the arguments, so that a run
+        can be killed and resumed between any two calls."""
+        ...

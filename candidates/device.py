@@ -1,0 +1,58 @@
+"""DeviceFingerprint and DeviceCeilings: which device a figure was measured on, and what that device can do at best."""
+
+import functools
+
+from pydantic import Field
+
+from candidates.record import Record, digest_of
+
+
+class DeviceFingerprint(Record):
+    """Two machines with one fingerprint may share kernels and measurements."""
+
+    kind: str
+    """`cpu`, `cuda` or `rocm`."""
+    model: str
+    """As the vendor names it, with family, model and stepping on a CPU."""
+    features: tuple[str, ...]
+    """Instruction sets that a compiler may use (`avx2`, `avx512f`, `sm_90`), sorted."""
+    cores: int = Field(ge=1)
+    cache_bytes: tuple[int, ...]
+    """Per level, L1 data first."""
+    compiler: str
+    torch_version: str
+
+    @functools.cached_property
+    def id(self) -> str:
+        """`cpu-` and 12 hex digits; also the name of the device's task queue."""
+        return f"{self.kind}-{digest_of(self.model_dump(mode='json'))[:12]}"
+
+
+class BandwidthCeiling(Record):
+    working_set_bytes: int = Field(ge=1)
+    bytes_per_s: float = Field(gt=0)
+
+
+class DeviceCeilings(Record):
+    """Best rates seen on the device with `threads` threads; the floor of an op follows from them."""
+
+    device_id: str
+    threads: int = Field(ge=1)
+    read: tuple[BandwidthCeiling, ...]
+    """Ascending working sets, one inside each cache level and one far outside the last."""
+    copy_bandwidth: tuple[BandwidthCeiling, ...]
+    flops_per_s: dict[str, float]
+    """Fused multiply-adds count two, by element type."""
+    dispatch_us: float = Field(ge=0)
+    """What the serving runtime adds to one kernel call."""
+
+    def bytes_per_s(self, working_set_bytes: int) -> float:
+        """The better of read and copy rates at the smallest measured level that holds the working set."""
+        return max(_rate_at(self.read, working_set_bytes), _rate_at(self.copy_bandwidth, working_set_bytes))
+
+
+def _rate_at(levels: tuple[BandwidthCeiling, ...], working_set_bytes: int) -> float:
+    for level in levels:
+        if working_set_bytes <= level.working_set_bytes:
+            return level.bytes_per_s
+    return levels[-1].bytes_per_s

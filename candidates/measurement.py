@@ -1,0 +1,67 @@
+"""Measurement: paired ratios of a candidate to its best baseline, per workload and weighted by traffic."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from pydantic import Field
+
+from candidates.record import Record
+
+
+class Baseline(StrEnum):
+    EAGER = "eager"
+    EAGER_OUT = "eager_out"
+    """Eager with its memory reused between calls, so that page faults do not flatter the candidate."""
+    FUSED = "fused"
+    """The fused aten op, where one exists."""
+    COMPILE = "compile"
+    CURRENT = "current"
+    """The kernel in the serving build that is live now."""
+
+
+class Stage(StrEnum):
+    SCREEN = "screen"
+    RACE = "race"
+    CONFIRM = "confirm"
+
+
+class Decision(StrEnum):
+    WIN = "win"
+    LOSE = "lose"
+    UNDECIDED = "undecided"
+
+
+class Interval(NamedTuple):
+    low: float
+    high: float
+
+
+class WorkloadMeasurement(Record):
+    workload: str
+    candidate_us: float = Field(gt=0)
+    """Time as serving sees it: kernel plus the runtime's dispatch."""
+    kernel_only_us: float = Field(gt=0)
+    baselines_us: dict[Baseline, float]
+    best_baseline: Baseline
+    speedup_over_best: float = Field(gt=0)
+    """Median over pairs (race) or over fresh processes (confirm) of best baseline / candidate."""
+    interval: Interval
+    pairs: int = Field(ge=1)
+    share_of_floor: float = Field(ge=0)
+    """floor / kernel_only: 1.0 is the roofline of the cache level that holds the working set."""
+    parameters_are_cold: bool
+    decision: Decision
+
+
+class Measurement(Record):
+    stage: Stage
+    device_id: str
+    threads: int = Field(ge=1)
+    workloads: tuple[WorkloadMeasurement, ...]
+    traffic_weighted_speedup: float = Field(gt=0)
+    """sum(w * t_best) / sum(w * t_candidate) over public workloads, w = calls per hour."""
+    interval: Interval
+    decision: Decision
+    prepare_us: float = Field(ge=0, default=0.0)
+    prepared_bytes: int = Field(ge=0, default=0)
+    wall_s: float = Field(ge=0)

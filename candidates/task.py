@@ -1,0 +1,182 @@
+"""KernelTask: one op to be made faster, self-contained: reference, inputs with roles, weighted workloads, error bound.
+
+It does not say how to judge or to time a candidate; `candidates.judge` and `candidates.benchmark` do.
+"""
+
+import functools
+from enum import StrEnum
+
+from pydantic import Field, field_validator, model_validator
+
+from candidates.record import Record, digest_of
+
+
+class InputRole(StrEnum):
+    PARAMETER = "parameter"
+    """Fixed for a session: `prepare` sees it and may repack it."""
+    ACTIVATION = "activation"
+    """Fresh content at every call."""
+    STATE = "state"
+    """Declared mutable, such as a KV cache: its content after the call is part of the result."""
+
+
+class ElementType(StrEnum):
+    FLOAT32 = "float32"
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    INT64 = "int64"
+    INT32 = "int32"
+    BOOL = "bool"
+
+    @property
+    def size_bytes(self) -> int:
+        return {"float32": 4, "bfloat16": 2, "float16": 2, "int64": 8, "int32": 4, "bool": 1}[self.value]
+
+
+class SiteLevel(StrEnum):
+    """Sites nest: a leaf lies in a block, a block in a layer."""
+
+    LEAF = "leaf"
+    BLOCK = "block"
+    LAYER = "layer"
+
+
+class TensorSpec(Record):
+    """A dense tensor: every element has its own address, dims may lie in memory in any order.
+
+    `shape` gives each dim as a number or as the name of an axis. `dim_order` lists the dims from outermost to
+    innermost in memory; `(0, 2, 1, 3)` is a `[b, t, h, d]` buffer seen as `[b, h, t, d]`.
+    """
+
+    name: str = Field(pattern=r"^[a-z_][a-z0-9_]*$")
+    element_type: ElementType
+    shape: tuple[int | str, ...]
+    dim_order: tuple[int, ...]
+
+    @model_validator(mode="after")
+    def _is_permutation(self) -> "TensorSpec":
+        if sorted(self.dim_order) != list(range(len(self.shape))):
+            raise ValueError(f"dim_order {self.dim_order} of {self.name} is not a permutation of its dims {self.shape}")
+        return self
+
+    def sizes(self, axes: dict[str, int]) -> tuple[int, ...]:
+        """The shape with axis names replaced by their sizes."""
+        return tuple(axes[dim] if isinstance(dim, str) else dim for dim in self.shape)
+
+    def strides(self, axes: dict[str, int]) -> tuple[int, ...]:
+        """Strides in elements, following `dim_order`."""
+        sizes = self.sizes(axes)
+        strides = [0] * len(sizes)
+        step = 1
+        for dim in reversed(self.dim_order):
+            strides[dim] = step
+            step *= sizes[dim]
+        return tuple(strides)
+
+    def numel(self, axes: dict[str, int]) -> int:
+        count = 1
+        for size in self.sizes(axes):
+            count *= size
+        return count
+
+    def size_bytes(self, axes: dict[str, int]) -> int:
+        return self.numel(axes) * self.element_type.size_bytes
+
+
+class InputSpec(TensorSpec):
+    role: InputRole
+
+
+class Workload(Record):
+    """One shape that traffic sends to the op, with how often it does."""
+
+    axes: dict[str, int]
+    calls_per_hour: float = Field(ge=0)
+    calls_per_hour_by_class: dict[str, float] = {}
+    is_hidden: bool = False
+    """Hidden workloads are judged, never shown to an agent and never counted in a speedup."""
+
+    @field_validator("axes")
+    @classmethod
+    def _sizes_are_positive(cls, axes: dict[str, int]) -> dict[str, int]:
+        for name, size in axes.items():
+            if size < 1:
+                raise ValueError(f"axis {name} has size {size}; sizes start at 1")
+        return axes
+
+    @functools.cached_property
+    def name(self) -> str:
+        """`batch=1,tokens=8`: stable, readable, unique within a task."""
+        return ",".join(f"{axis}={size}" for axis, size in sorted(self.axes.items())) or "scalar"
+
+
+class ErrorBound(Record):
+    """How far an output element may lie from the float64 oracle.
+
+    |got - exact| <= factor * scaled_error * scale + ulp(exact), where `scale` is the largest |exact| in the element's
+    row (last dim) and `scaled_error` the worst |torch - exact| / scale of the PyTorch op itself in the working type over
+    the task's workloads and input distributions: a property of the op, never of the element that is being judged.
+    """
+
+    scaled_error: float = Field(ge=0)
+    factor: float = Field(gt=0, default=4.0)
+
+
+class KernelTask(Record):
+    op: str
+    """What the op is called in reports: a module class, a function, or `Class.region` for a part of a block."""
+    site: str
+    """Where the served model calls it, layers collapsed: `model.layers.*.mlp`."""
+    level: SiteLevel
+    reference: str
+    """Python source that defines `reference(<inputs in order>) -> Tensor | tuple[Tensor, ...]` with PyTorch alone.
+
+    A state input is mutated in place by the reference.
+    """
+    inputs: tuple[InputSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    axes: tuple[str, ...]
+    """Axis names in the order in which a kernel receives their sizes."""
+    workloads: tuple[Workload, ...]
+    covered_share: float = Field(ge=0, le=1, default=1.0)
+    """Share of the site's device time that the public workloads represent."""
+    error_bound: ErrorBound
+    instances: int = Field(ge=1, default=1)
+    """How many sets of parameters the served model holds for this op; decides whether they are cold in cache."""
+    device_id: str
+    threads: int = Field(ge=1, default=1)
+    """Threads that serving runs this op with."""
+
+    @model_validator(mode="after")
+    def _names_agree(self) -> "KernelTask":
+        names = [spec.name for spec in (*self.inputs, *self.outputs)]
+        if len(set(names)) != len(names):
+            raise ValueError(f"tensor names of task {self.op} are not unique: {names}")
+        used = {dim for spec in (*self.inputs, *self.outputs) for dim in spec.shape if isinstance(dim, str)}
+        if not used <= set(self.axes):
+            raise ValueError(f"task {self.op} uses axes {sorted(used - set(self.axes))} that it does not declare")
+        for workload in self.workloads:
+            if set(workload.axes) != set(self.axes):
+                raise ValueError(f"workload {workload.name} of task {self.op} does not give exactly {self.axes}")
+        return self
+
+    @functools.cached_property
+    def id(self) -> str:
+        """sha256 over the whole task: another shape, bound or device is another task."""
+        return digest_of(self.model_dump(mode="json"))
+
+    @property
+    def public_workloads(self) -> tuple[Workload, ...]:
+        return tuple(workload for workload in self.workloads if not workload.is_hidden)
+
+    @property
+    def hidden_workloads(self) -> tuple[Workload, ...]:
+        return tuple(workload for workload in self.workloads if workload.is_hidden)
+
+    def inputs_of(self, role: InputRole) -> tuple[InputSpec, ...]:
+        return tuple(spec for spec in self.inputs if spec.role is role)
+
+    def parameter_bytes(self) -> int:
+        """Bytes of one set of parameters; parameters have no axes that vary between workloads."""
+        axes = self.workloads[0].axes
+        return sum(spec.size_bytes(axes) for spec in self.inputs_of(InputRole.PARAMETER))
