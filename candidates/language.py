@@ -1,0 +1,38 @@
+"""KernelLanguage: what it takes to write, build and call a kernel in one language."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from candidates.candidate import Candidate, LanguageName
+from candidates.task import KernelTask
+
+
+class SourceRefused(Exception):
+    """The candidate asks for something that its language does not allow; the author is at fault."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRecipe:
+    """Files to put into a sandbox, commands to run there, and the artifact that they leave."""
+
+    files: Mapping[str, bytes]
+    commands: tuple[tuple[str, ...], ...]
+    artifact: str
+
+
+class KernelLanguage(Protocol):
+    name: LanguageName
+
+    def brief(self, task: KernelTask) -> str:
+        """The exact signature of the entries for this task, and the rules, for an author (a person or a model)."""
+        ...
+
+    def build_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
+        """Raises SourceRefused for flags or entries that are not allowed."""
+        ...
+
+    def parse(self, path: Path) -> Candidate:
+        """A candidate file written by hand: the source with a short header. Raises ValueError with file and line."""
+        ...

@@ -1,0 +1,127 @@
+"""Promotion: which winners go into the serving build, decided by a pure function of records."""
+
+from enum import StrEnum
+
+from pydantic import Field
+
+from candidates.measurement import Decision, Interval, Measurement
+from candidates.record import Record
+from candidates.verdict import Accepted, EvidenceKind, Verdict
+
+
+class Gate(Record):
+    """One condition with its figure."""
+
+    name: str
+    figure: float | str
+    bound: str
+    passed: bool
+
+
+class PromotionDecision(Record):
+    task_id: str
+    candidate_id: str
+    gates: tuple[Gate, ...]
+
+    @property
+    def is_promoted(self) -> bool:
+        return all(gate.passed for gate in self.gates)
+
+
+class PathName(StrEnum):
+    """Ways to run the served model."""
+
+    EAGER = "eager"
+    COMPILE = "compile"
+    BUILD = "build"
+
+
+class EndToEnd(Record):
+    """The served model with and without a build, paired over steps stratified by their share of traffic time."""
+
+    build_id: str
+    threads: int = Field(ge=1)
+    decode_tokens_per_s: dict[PathName, float]
+    prefill_tokens_per_s: dict[PathName, float]
+    ttft_s: dict[PathName, float]
+    speedup: float = Field(gt=0)
+    """Traffic-weighted eager time / build time over all steps."""
+    speedup_interval: Interval
+    decode_speedup: float = Field(gt=0)
+    decode_speedup_interval: Interval
+    prefill_speedup: float = Field(gt=0)
+    prefill_speedup_interval: Interval
+    kl_divergence: float = Field(ge=0)
+    """Mean over positions of KL(eager || build), nats."""
+    positions: int = Field(ge=1)
+    greedy_agreement: float = Field(ge=0, le=1)
+    """Over the positions where the top two logits of eager differ by more than its own noise."""
+    greedy_positions: int = Field(ge=0)
+    hits: dict[str, int]
+    """Calls that each kernel of the build served, by candidate id."""
+    misses: dict[str, int]
+    wall_s: float = Field(ge=0)
+
+
+def decide_promotion(task_id: str, candidate_id: str, verdict: Verdict, measurement: Measurement) -> PromotionDecision:
+    """The gates of one kernel; the build as a whole must still win end to end (`decide_build`)."""
+    is_native = isinstance(verdict, Accepted) and verdict.evidence is EvidenceKind.NATIVE
+    slowest = min((m.speedup_over_best for m in measurement.workloads), default=0.0)
+    gates = (
+        Gate(name="judged correct on the device", figure=verdict.outcome, bound="accepted, native", passed=is_native),
+        Gate(
+            name="confirmed win over the best baseline",
+            figure=measurement.traffic_weighted_speedup,
+            bound="> 1.03 in every fresh process",
+            passed=measurement.stage == "confirm" and measurement.decision is Decision.WIN,
+        ),
+        Gate(
+            name="no protected workload shown slower",
+            figure=slowest,
+            bound="no workload shown below 0.99",
+            passed=all(m.interval.high >= 0.99 for m in measurement.workloads),
+        ),
+    )
+    return PromotionDecision(task_id=task_id, candidate_id=candidate_id, gates=gates)
+
+
+def decide_build(end_to_end: EndToEnd) -> tuple[Gate, ...]:
+    """The gates of a whole build against the model without it."""
+    return (
+        Gate(
+            name="faster end to end",
+            figure=end_to_end.speedup_interval.low,
+            bound="interval above 1.0",
+            passed=end_to_end.speedup_interval.low > 1.0,
+        ),
+        Gate(
+            name="decode not slower",
+            figure=end_to_end.decode_speedup_interval.high,
+            bound="not shown below 0.99",
+            passed=end_to_end.decode_speedup_interval.high >= 0.99,
+        ),
+        Gate(
+            name="time to first token not worse",
+            figure=end_to_end.prefill_speedup_interval.high,
+            bound="not shown below 0.99",
+            passed=end_to_end.prefill_speedup_interval.high >= 0.99,
+        ),
+        Gate(
+            name="KL divergence",
+            figure=end_to_end.kl_divergence,
+            bound="< 1e-4 over >= 2000 positions",
+            passed=end_to_end.kl_divergence < 1e-4 and end_to_end.positions >= 2000,
+        ),
+        Gate(
+            name="greedy agreement beyond noise",
+            figure=end_to_end.greedy_agreement,
+            bound="complete",
+            passed=end_to_end.greedy_agreement == 1.0,
+        ),
+        Gate(
+            name="every kernel was called",
+            figure=float(min(end_to_end.hits.values(), default=0)),
+            bound="> 0 hits each",
+            passed=bool(end_to_end.hits) and min(end_to_end.hits.values()) > 0,
+        ),
+    )

@@ -1,0 +1,109 @@
+"""Sandbox: running untrusted programs with limits, and whose fault each failure is.
+
+    SandboxError                 machinery or machine at fault; never says anything about the program
+    └── SandboxUnavailable       this machine cannot run the sandbox; the message carries the fix
+
+What the program itself does wrong (crash, time-out, memory, output flood) is data: `Finished`.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Protocol
+
+
+class SandboxError(Exception):
+    pass
+
+
+class SandboxUnavailable(SandboxError):
+    pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    wall_s: float = 30.0
+    cpu_s: int = 60
+    memory_bytes: int = 4 << 30
+    processes: int = 64
+    scratch_bytes: int = 256 << 20
+    """Size of the writable scratch folder, the only writable place inside."""
+    log_bytes: int = 64 << 10
+    """How much of the program's stderr is kept (its tail)."""
+
+
+class Ending(StrEnum):
+    EXITED = "exited"
+    SIGNALED = "signaled"
+    TIMED_OUT = "timed_out"
+    OUT_OF_MEMORY = "out_of_memory"
+    FORBIDDEN_SYSTEM_CALL = "forbidden_system_call"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finished:
+    ending: Ending
+    exit_code: int
+    """Exit status, or the signal's number when SIGNALED."""
+    log: str
+    """Tail of stdout and stderr together, undecodable bytes replaced."""
+    wall_s: float
+
+
+class SandboxedProcess(Protocol):
+    """A program that talks to us over its standard input and output until it is killed."""
+
+    stdin: IO[bytes]
+    stdout: IO[bytes]
+
+    def freeze(self) -> None:
+        """Returns when no thread of the program can run."""
+        ...
+
+    def thaw(self) -> None: ...
+
+    def involuntary_switches(self) -> int:
+        """How often the program was preempted so far."""
+        ...
+
+    def kill(self) -> Finished:
+        """Ends the whole process tree and reaps it; idempotent. Says how it had ended if it had already."""
+        ...
+
+
+class SandboxSession(Protocol):
+    """One scratch folder, `/work` inside; nothing of it is left after `close`."""
+
+    def put(self, name: str, content: bytes) -> None: ...
+
+    def get(self, name: str, limit_bytes: int = 64 << 20) -> bytes:
+        """A regular file from /work; refuses links, devices and files above the limit with SandboxError."""
+        ...
+
+    def run(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished: ...
+
+    def start(
+        self,
+        argv: Sequence[str],
+        *,
+        environment: Mapping[str, str] | None = None,
+        file_descriptors: Sequence[int] = (),
+        core: int | None = None,
+    ) -> SandboxedProcess:
+        """`file_descriptors` keep their numbers inside. `core` pins the program to one core of this machine, for good."""
+        ...
+
+    def close(self) -> None: ...
+
+    def __enter__(self) -> "SandboxSession": ...
+
+    def __exit__(self, *exc: object) -> None: ...
+
+
+class Sandbox(Protocol):
+    name: str
+
+    def open(self, limits: Limits, read_only: Mapping[Path, str] | None = None) -> SandboxSession:
+        """`read_only` maps host paths to where they appear inside, beside the system's compilers and libraries."""
+        ...

@@ -1,0 +1,53 @@
+"""OpSite: a place in the served model where a kernel could stand, and the calls that traffic makes there.
+
+Three kinds of places: a module (`LlamaRMSNorm`), a function that modules call (`apply_rotary_pos_emb`), and a region: the
+run of plain tensor operations between the child modules of a block (`LlamaMLP`: activation times gate).
+"""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class SiteKind(StrEnum):
+    MODULE = "module"
+    FUNCTION = "function"
+    REGION = "region"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpSite:
+    op: str
+    """`LlamaRMSNorm`, `Linear[576,1536]`, `apply_rotary_pos_emb`, `LlamaMLP.region0`."""
+    kind: SiteKind
+    level: str
+    """`leaf`, `block` or `layer`; functions and regions are leaves."""
+    pattern: str
+    """Module paths with layer numbers collapsed: `model.layers.*.mlp`; several joined by `|`."""
+    module_paths: tuple[str, ...]
+    """Every module instance that this site stands for: one kernel serves them all."""
+    function: str | None = None
+    """Dotted path of a FUNCTION site: `transformers.models.llama.modeling_llama.apply_rotary_pos_emb`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedTensor:
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    element_type: str
+    """`float32`, `bfloat16`, …: torch's name without the prefix."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiteCall:
+    """One distinct call at a site: the tensors it got, and how often an hour of the replayed traffic makes it."""
+
+    tensors: tuple[ObservedTensor, ...]
+    """Tensor arguments in order, parameters not among them."""
+    calls_per_hour: float
+    calls_per_hour_by_class: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CapturedSite:
+    site: OpSite
+    calls: tuple[SiteCall, ...]
