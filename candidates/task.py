@@ -85,6 +85,8 @@ class TensorSpec(Record):
 
 class InputSpec(TensorSpec):
     role: InputRole
+    attribute: str | None = None
+    """Of a parameter: where the site's module holds it (`weight`, `gate_proj.weight`)."""
 
 
 class Workload(Record):

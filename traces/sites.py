@@ -27,6 +27,12 @@ class OpSite:
     """Every module instance that this site stands for: one kernel serves them all."""
     function: str | None = None
     """Dotted path of a FUNCTION site: `transformers.models.llama.modeling_llama.apply_rotary_pos_emb`."""
+    region: str | None = None
+    """Name of a REGION site within its block: `region0`."""
+    block_source: str | None = None
+    """Of a REGION site: Python source of `def make_forward(regions): ...`, which returns the block's `forward(self, ...)`
+    with every region replaced by a call `regions["region0"](...)`; child modules are called as before, so kernels at
+    the children still serve. Needs torch alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,75 @@
+"""Inputs of a task drawn from several distributions, reproducible from a seed."""
+
+import math
+from enum import StrEnum
+
+import numpy as np
+import torch
+
+from candidates.task import ElementType, InputRole, InputSpec, KernelTask, TensorSpec, Workload
+
+
+class Distribution(StrEnum):
+    """What activations look like; parameters always look like trained ones (see `_draw_parameter`)."""
+
+    NORMAL = "normal"
+    SMALL = "small"
+    LARGE = "large"
+    OFFSET = "offset"
+    HEAVY_TAIL = "heavy_tail"
+    CONSTANT_ROWS = "constant_rows"
+    TIES = "ties"
+
+
+def draw_inputs(
+    task: KernelTask, workload: Workload, distribution: Distribution, rng: np.random.Generator
+) -> dict[str, torch.Tensor]:
+    """Every input by name, with the sizes and strides that the workload gives."""
+    return {spec.name: draw_input(spec, workload.axes, distribution, rng) for spec in task.inputs}
+
+
+def draw_input(
+    spec: InputSpec, axes: dict[str, int], distribution: Distribution, rng: np.random.Generator
+) -> torch.Tensor:
+    sizes = spec.sizes(axes)
+    if spec.element_type is ElementType.BOOL:
+        values = rng.integers(0, 2, sizes).astype(bool)
+    elif spec.element_type in (ElementType.INT32, ElementType.INT64):
+        values = rng.integers(0, 2, sizes)
+    elif spec.role is InputRole.PARAMETER:
+        values = _draw_parameter(sizes, rng)
+    else:
+        values = _draw_activation(sizes, distribution, rng)
+    return laid_out(torch.from_numpy(np.ascontiguousarray(values)), spec, axes)
+
+
+def laid_out(values: torch.Tensor, spec: TensorSpec, axes: dict[str, int]) -> torch.Tensor:
+    """`values` ([sizes], any layout) copied into a fresh tensor with the spec's type and strides."""
+    tensor = torch.empty_strided(spec.sizes(axes), spec.strides(axes), dtype=getattr(torch, spec.element_type.value))
+    return tensor.copy_(values)
+
+
+def _draw_parameter(sizes: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """A vector scales (around 1), a matrix maps (variance 1 / fan-in), as in a trained model."""
+    values = rng.standard_normal(sizes, dtype=np.float32)
+    return values * np.float32(0.3) + np.float32(1.0) if len(sizes) < 2 else values / np.float32(math.sqrt(sizes[-1]))
+
+
+def _draw_activation(sizes: tuple[int, ...], distribution: Distribution, rng: np.random.Generator) -> np.ndarray:
+    values = rng.standard_normal(sizes, dtype=np.float32)
+    match distribution:
+        case Distribution.NORMAL:
+            return values
+        case Distribution.SMALL:
+            return values * np.float32(1e-3)
+        case Distribution.LARGE:
+            return values * np.float32(30.0)
+        case Distribution.OFFSET:
+            return values + np.float32(5.0)
+        case Distribution.HEAVY_TAIL:
+            # Student's t with 2 degrees of freedom: infinite variance, every row has an outlier.
+            return values / np.sqrt(rng.exponential(1.0, sizes).astype(np.float32) + np.float32(1e-3))
+        case Distribution.CONSTANT_ROWS:
+            return np.broadcast_to(values[..., :1], sizes) if sizes else values
+        case Distribution.TIES:
+            return np.round(values)

@@ -1,0 +1,56 @@
+"""The reference of a task: run in its working types (what PyTorch gives) and in float64 (the oracle)."""
+
+import re
+from collections.abc import Callable, Mapping
+
+import torch
+
+from candidates.task import InputRole, KernelTask
+
+Reference = Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
+
+_WORKING_FLOATS = re.compile(r"\btorch\.(float32|float16|bfloat16|half|float)\b")
+
+
+def load_reference(source: str) -> Reference:
+    """The function `reference` that `source` defines. Raises ValueError when it defines none.
+
+    The source is trusted: it comes from extraction or from the user's own task file, never from an agent.
+    """
+    namespace: dict[str, object] = {"torch": torch}
+    exec(compile(source, "<reference>", "exec"), namespace)
+    reference = namespace.get("reference")
+    if not callable(reference):
+        raise ValueError("the reference source defines no function `reference`")
+    return reference
+
+
+def run_reference(task: KernelTask, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """What PyTorch gives in the working types: outputs by name, then states by name. `inputs` stay untouched."""
+    return _run(task, load_reference(task.reference), inputs, lambda tensor: tensor.clone())
+
+
+def run_oracle(task: KernelTask, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The same function of exactly the same input values in float64; integers stay integers."""
+    exact = load_reference(_WORKING_FLOATS.sub("torch.float64", task.reference))
+    return _run(task, exact, inputs, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor.clone())
+
+
+def _run(
+    task: KernelTask,
+    reference: Reference,
+    inputs: Mapping[str, torch.Tensor],
+    convert: Callable[[torch.Tensor], torch.Tensor],
+) -> dict[str, torch.Tensor]:
+    states = {spec.name: convert(inputs[spec.name]) for spec in task.inputs_of(InputRole.STATE)}
+    arguments = [states.get(spec.name, inputs[spec.name]) for spec in task.inputs]
+    arguments = [
+        argument if spec.name in states else convert(argument)
+        for spec, argument in zip(task.inputs, arguments, strict=True)
+    ]
+    with torch.no_grad():
+        returned = reference(*arguments)
+    results = (returned,) if isinstance(returned, torch.Tensor) else tuple(returned)
+    if len(results) != len(task.outputs):
+        raise ValueError(f"the reference of {task.op} returns {len(results)} tensors, the task has {len(task.outputs)}")
+    return {spec.name: result for spec, result in zip(task.outputs, results, strict=True)} | states
