@@ -22,7 +22,7 @@ class Candidate(Record):
     entry: str = "kernel"
     prepare: str | None = None
     """Entry that repacks parameters once per session; None: the kernel reads parameters as they are."""
-    launch_parameters: dict[str, int | float | str] = {}
+    launch_parameters: dict[str, int | float | str] = Field(default_factory=dict)
     build_flags: tuple[str, ...] = ()
     """Flags added to the language's recipe; the language refuses those that it does not know to be harmless."""
 

@@ -4,9 +4,12 @@ import math
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 import torch
 
 from candidates.task import ElementType, InputRole, InputSpec, KernelTask, TensorSpec, Workload
+
+Values = npt.NDArray[np.float32]
 
 
 class Distribution(StrEnum):
@@ -49,13 +52,15 @@ def laid_out(values: torch.Tensor, spec: TensorSpec, axes: dict[str, int]) -> to
     return tensor.copy_(values)
 
 
-def _draw_parameter(sizes: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+def _draw_parameter(sizes: tuple[int, ...], rng: np.random.Generator) -> Values:
     """A vector scales (around 1), a matrix maps (variance 1 / fan-in), as in a trained model."""
     values = rng.standard_normal(sizes, dtype=np.float32)
-    return values * np.float32(0.3) + np.float32(1.0) if len(sizes) < 2 else values / np.float32(math.sqrt(sizes[-1]))
+    if len(sizes) < 2:
+        return values * np.float32(0.3) + np.float32(1.0)
+    return values / np.float32(math.sqrt(sizes[-1]))
 
 
-def _draw_activation(sizes: tuple[int, ...], distribution: Distribution, rng: np.random.Generator) -> np.ndarray:
+def _draw_activation(sizes: tuple[int, ...], distribution: Distribution, rng: np.random.Generator) -> Values:
     values = rng.standard_normal(sizes, dtype=np.float32)
     match distribution:
         case Distribution.NORMAL:
@@ -68,7 +73,8 @@ def _draw_activation(sizes: tuple[int, ...], distribution: Distribution, rng: np
             return values + np.float32(5.0)
         case Distribution.HEAVY_TAIL:
             # Student's t with 2 degrees of freedom: infinite variance, every row has an outlier.
-            return values / np.sqrt(rng.exponential(1.0, sizes).astype(np.float32) + np.float32(1e-3))
+            spread = np.sqrt(rng.exponential(1.0, sizes)).astype(np.float32) + np.float32(0.03)
+            return np.divide(values, spread, dtype=np.float32)
         case Distribution.CONSTANT_ROWS:
             return np.broadcast_to(values[..., :1], sizes) if sizes else values
         case Distribution.TIES:

@@ -94,7 +94,7 @@ class Workload(Record):
 
     axes: dict[str, int]
     calls_per_hour: float = Field(ge=0)
-    calls_per_hour_by_class: dict[str, float] = {}
+    calls_per_hour_by_class: dict[str, float] = Field(default_factory=dict)
     is_hidden: bool = False
     """Hidden workloads are judged, never shown to an agent and never counted in a speedup."""
 
@@ -116,8 +116,8 @@ class ErrorBound(Record):
     """How far an output element may lie from the float64 oracle.
 
     |got - exact| <= factor * scaled_error * scale + ulp(exact), where `scale` is the largest |exact| in the element's
-    row (last dim) and `scaled_error` the worst |torch - exact| / scale of the PyTorch op itself in the working type over
-    the task's workloads and input distributions: a property of the op, never of the element that is being judged.
+    row (last dim) and `scaled_error` the worst |torch - exact| / scale of the PyTorch op itself in the working type
+    over the task's workloads and input distributions: a property of the op, never of the judged element.
     """
 
     scaled_error: float = Field(ge=0)

@@ -91,7 +91,7 @@ class SandboxSession(Protocol):
         file_descriptors: Sequence[int] = (),
         core: int | None = None,
     ) -> SandboxedProcess:
-        """`file_descriptors` keep their numbers inside. `core` pins the program to one core of this machine, for good."""
+        """`file_descriptors` keep their numbers inside. `core` pins the program to one core, for good."""
         ...
 
     def close(self) -> None: ...

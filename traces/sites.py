@@ -1,7 +1,7 @@
 """OpSite: a place in the served model where a kernel could stand, and the calls that traffic makes there.
 
-Three kinds of places: a module (`LlamaRMSNorm`), a function that modules call (`apply_rotary_pos_emb`), and a region: the
-run of plain tensor operations between the child modules of a block (`LlamaMLP`: activation times gate).
+Three kinds of places: a module (`LlamaRMSNorm`), a function that modules call (`apply_rotary_pos_emb`), and a region:
+the run of plain tensor operations between the child modules of a block (`LlamaMLP`: activation times gate).
 """
 
 from dataclasses import dataclass, field
@@ -30,7 +30,7 @@ class OpSite:
     region: str | None = None
     """Name of a REGION site within its block: `region0`."""
     block_source: str | None = None
-    """Of a REGION site: Python source of `def make_forward(regions): ...`, which returns the block's `forward(self, ...)`
+    """Of a REGION site: Python source of `def make_forward(regions): ...`, which returns the block's `forward`
     with every region replaced by a call `regions["region0"](...)`; child modules are called as before, so kernels at
     the children still serve. Needs torch alone."""
 

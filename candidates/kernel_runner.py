@@ -1,0 +1,75 @@
+"""KernelRunner: one side of a judgement or a race; it calls a kernel (or a baseline) on slots of the shared arena.
+
+The arena is two shared-memory segments that judge and runner map: `inputs`, which the runner can only read, and
+`outputs`, which holds output slots and the state inputs. The runner returns nothing that counts but the bytes there.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol
+
+from kernel_sandbox.sandbox import Finished
+
+
+class Segment(StrEnum):
+    INPUTS = "inputs"
+    OUTPUTS = "outputs"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a tensor's first element lies in the arena."""
+
+    segment: Segment
+    offset_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    tensors: tuple[Place, ...]
+    """Places of `task.inputs`, then of `task.outputs`, in order."""
+    parameter_set: int
+    """Index into the sets given to `prepare`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    elapsed_ns: int
+    size_bytes: int
+    """Memory that all prepared sets take together; 0 for a kernel without `prepare`."""
+
+
+class RunnerEnded(Exception):
+    """The runner died, was killed, or broke the protocol. `finished` says how, for the verdict."""
+
+    def __init__(self, message: str, finished: Finished) -> None:
+        super().__init__(message)
+        self.finished = finished
+
+
+class KernelRunner(Protocol):
+    """Every method raises RunnerEnded when the other side is gone or answers nonsense."""
+
+    def prepare(self, parameter_sets: Sequence[tuple[Place, ...]]) -> Prepared:
+        """Lets the kernel repack each set of parameters (places in task order). Once, before the first `lay_out`."""
+        ...
+
+    def lay_out(self, axes: Sequence[int], calls: Sequence[Call]) -> None:
+        """Makes a batch of calls known, all with the same axis sizes (in `task.axes` order). Never timed."""
+        ...
+
+    def run(self, first: int, count: int) -> int:
+        """Runs `count` calls of the layout from `first` on; ns by the judge's clock from request to reply.
+
+        `count` 0 is the null batch, the cost of the handshake alone.
+        """
+        ...
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
+
+    def involuntary_switches(self) -> int: ...
+
+    def close(self) -> None: ...
