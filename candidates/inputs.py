@@ -74,7 +74,8 @@ def _draw_activation(sizes: tuple[int, ...], distribution: Distribution, rng: np
         case Distribution.HEAVY_TAIL:
             # Student's t with 2 degrees of freedom: infinite variance, every row has an outlier.
             spread = np.sqrt(rng.exponential(1.0, sizes)).astype(np.float32) + np.float32(0.03)
-            return np.divide(values, spread, dtype=np.float32)
+            heavy: Values = values / spread
+            return heavy
         case Distribution.CONSTANT_ROWS:
             return np.broadcast_to(values[..., :1], sizes) if sizes else values
         case Distribution.TIES:
