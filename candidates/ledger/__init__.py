@@ -1,1 +1,5 @@
-""""""
+"""The ledger: append-only facts of every run, and the blobs that they name.
+
+`tables` (what is stored) → `ledger` (writing and reading facts as records) → `wins` (the one ranking query that page,
+API and CLI share); `blobs` holds what is too big for a row, addressed by content.
+"""

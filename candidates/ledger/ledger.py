@@ -1,0 +1,294 @@
+"""Ledger: writing and reading facts as records.
+
+Writing a fact twice is writing it once: every write is keyed, and the first one stays. That makes activities safe to
+retry. It keeps no judgement of its own; decisions are pure functions elsewhere.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import TypeAdapter
+from sqlalchemy import Engine, Select, create_engine, event, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from candidates.agent import Attempt
+from candidates.candidate import Candidate
+from candidates.device import DeviceCeilings, DeviceFingerprint
+from candidates.ledger.tables import (
+    ApprovalRow,
+    ArtifactRow,
+    AttemptRow,
+    BuildRow,
+    CandidateRow,
+    DeviceRow,
+    Fact,
+    MeasurementRow,
+    ProgressRow,
+    PromotionRow,
+    RunEndRow,
+    RunRow,
+    SearchEndRow,
+    StageRow,
+    Table,
+    TaskRow,
+)
+from candidates.measurement import Measurement
+from candidates.measurement import Stage as MeasurementStage
+from candidates.promotion import PromotionDecision
+from candidates.record import Record
+from candidates.run import Progress, RunReport, RunRequest, SearchEnd
+from candidates.task import KernelTask
+
+R = TypeVar("R", bound=Record)
+
+
+class LedgerError(Exception):
+    """What was asked for is not in the ledger, or an id prefix is not unique; the message says which."""
+
+
+class RecordedProgress(NamedTuple):
+    sequence: int
+    recorded_at: datetime
+    progress: Progress
+
+
+class RunEntry(NamedTuple):
+    run_id: str
+    started_at: datetime
+    request: RunRequest
+    report: RunReport | None
+
+
+class Ledger:
+    def __init__(self, url: str) -> None:
+        """`url` is SQLAlchemy's: `sqlite:////var/lib/agent/ledger.sqlite`, `postgresql+psycopg://…`."""
+        self._engine = create_engine(url)
+        if self._engine.dialect.name == "sqlite":
+            _share_between_processes(self._engine)
+        Table.metadata.create_all(self._engine)
+
+    # Runs
+
+    def open_run(self, request: RunRequest, run_id: str) -> str:
+        """The id of the latest unfinished run of an equal request, else `run_id`, recorded as a new run."""
+        with Session(self._engine) as session:
+            unfinished = session.scalars(
+                select(RunRow.run_id)
+                .outerjoin(RunEndRow, RunEndRow.run_id == RunRow.run_id)
+                .where(RunRow.request_digest == request.digest, RunEndRow.run_id.is_(None))
+                .order_by(RunRow.sequence.desc())
+            ).first()
+        if unfinished is not None:
+            return unfinished
+        self._insert(RunRow(run_id=run_id, request_digest=request.digest, record=_json(request)))
+        return run_id
+
+    def run_request(self, run_id: str) -> RunRequest:
+        return self._one(RunRequest, select(RunRow).where(RunRow.run_id == run_id), f"run {run_id}")
+
+    def end_run(self, report: RunReport) -> None:
+        self._insert(RunEndRow(run_id=report.run_id, record=_json(report)))
+
+    def runs(self) -> tuple[RunEntry, ...]:
+        """Newest first."""
+        statement = (
+            select(RunRow, RunEndRow)
+            .outerjoin(RunEndRow, RunEndRow.run_id == RunRow.run_id)
+            .order_by(RunRow.sequence.desc())
+        )
+        with Session(self._engine) as session:
+            return tuple(
+                RunEntry(
+                    run_id=run.run_id,
+                    started_at=run.recorded_at,
+                    request=RunRequest.model_validate(run.record),
+                    report=None if end is None else RunReport.model_validate(end.record),
+                )
+                for run, end in session.execute(statement)
+            )
+
+    def add_progress(self, run_id: str, progress: Progress) -> None:
+        self._insert(ProgressRow(run_id=run_id, record=_json(progress)))
+
+    def progress_after(self, run_id: str, sequence: int) -> tuple[RecordedProgress, ...]:
+        statement = (
+            select(ProgressRow)
+            .where(ProgressRow.run_id == run_id, ProgressRow.sequence > sequence)
+            .order_by(ProgressRow.sequence)
+        )
+        with Session(self._engine) as session:
+            return tuple(
+                RecordedProgress(row.sequence, row.recorded_at, Progress.model_validate(row.record))
+                for row in session.scalars(statement)
+            )
+
+    def put_stage(self, run_id: str, stage: str, record: Record) -> None:
+        self._insert(StageRow(run_id=run_id, stage=stage, record=_json(record)))
+
+    def stage(self, run_id: str, stage: str, kind: type[R]) -> R | None:
+        return self._maybe(kind, select(StageRow).where(StageRow.run_id == run_id, StageRow.stage == stage))
+
+    # Devices
+
+    def put_device(self, fingerprint: DeviceFingerprint) -> None:
+        self._insert(DeviceRow(device_id=fingerprint.id, record=_json(fingerprint)))
+
+    def put_ceilings(self, ceilings: DeviceCeilings) -> None:
+        self._insert(DeviceRow(device_id=_ceilings_key(ceilings.device_id, ceilings.threads), record=_json(ceilings)))
+
+    def ceilings(self, device_id: str, threads: int) -> DeviceCeilings | None:
+        key = _ceilings_key(device_id, threads)
+        return self._maybe(DeviceCeilings, select(DeviceRow).where(DeviceRow.device_id == key))
+
+    # Tasks and candidates
+
+    def put_task(self, task: KernelTask) -> None:
+        self._insert(TaskRow(task_id=task.id, op=task.op, record=_json(task)))
+
+    def task(self, id_prefix: str) -> KernelTask:
+        statement = select(TaskRow).where(TaskRow.task_id.startswith(id_prefix, autoescape=True))
+        return self._one(KernelTask, statement, f"task {id_prefix}")
+
+    def tasks(self) -> tuple[KernelTask, ...]:
+        """Newest first."""
+        return self._all(KernelTask, select(TaskRow).order_by(TaskRow.sequence.desc()))
+
+    def put_candidate(self, candidate: Candidate) -> None:
+        self._insert(CandidateRow(candidate_id=candidate.id, record=_json(candidate)))
+
+    def candidate(self, id_prefix: str) -> Candidate:
+        statement = select(CandidateRow).where(CandidateRow.candidate_id.startswith(id_prefix, autoescape=True))
+        return self._one(Candidate, statement, f"candidate {id_prefix}")
+
+    def put_artifact(self, task_id: str, candidate_id: str, blob: str) -> None:
+        self._insert(ArtifactRow(task_id=task_id, candidate_id=candidate_id, blob=blob, record={}))
+
+    def artifact(self, task_id: str, candidate_id: str) -> str | None:
+        """The blob that holds the built bytes."""
+        with Session(self._engine) as session:
+            return session.scalars(
+                select(ArtifactRow.blob).where(ArtifactRow.task_id == task_id, ArtifactRow.candidate_id == candidate_id)
+            ).first()
+
+    # Attempts, measurements, ends of searches
+
+    def put_attempt(self, run_id: str, task_id: str, attempt: Attempt) -> None:
+        self._insert(
+            AttemptRow(
+                run_id=run_id,
+                task_id=task_id,
+                candidate_id=attempt.proposal.candidate.id,
+                outcome=attempt.verdict.outcome,
+                record=_json(attempt),
+            )
+        )
+
+    def attempts(self, run_id: str, task_id: str) -> tuple[Attempt, ...]:
+        """In the order in which they were made."""
+        statement = select(AttemptRow).where(AttemptRow.run_id == run_id, AttemptRow.task_id == task_id)
+        return self._all(Attempt, statement.order_by(AttemptRow.sequence))
+
+    def put_measurement(self, run_id: str, task_id: str, candidate_id: str, measurement: Measurement) -> None:
+        self._insert(
+            MeasurementRow(
+                run_id=run_id,
+                task_id=task_id,
+                candidate_id=candidate_id,
+                stage=measurement.stage.value,
+                speedup=measurement.traffic_weighted_speedup,
+                record=_json(measurement),
+            )
+        )
+
+    def measurement(self, run_id: str, task_id: str, candidate_id: str, stage: MeasurementStage) -> Measurement | None:
+        statement = select(MeasurementRow).where(
+            MeasurementRow.run_id == run_id,
+            MeasurementRow.task_id == task_id,
+            MeasurementRow.candidate_id == candidate_id,
+            MeasurementRow.stage == stage.value,
+        )
+        return self._maybe(Measurement, statement)
+
+    def put_search_end(self, run_id: str, end: SearchEnd) -> None:
+        self._insert(SearchEndRow(run_id=run_id, task_id=end.task_id, record=_json(end)))
+
+    def search_ends(self, run_id: str) -> tuple[SearchEnd, ...]:
+        return self._all(SearchEnd, select(SearchEndRow).where(SearchEndRow.run_id == run_id))
+
+    # Promotions, builds, approvals
+
+    def put_promotion(self, run_id: str, decision: PromotionDecision) -> None:
+        self._insert(
+            PromotionRow(
+                run_id=run_id,
+                task_id=decision.task_id,
+                candidate_id=decision.candidate_id,
+                record=_json(decision),
+            )
+        )
+
+    def promotions(self, run_id: str) -> tuple[PromotionDecision, ...]:
+        return self._all(PromotionDecision, select(PromotionRow).where(PromotionRow.run_id == run_id))
+
+    def put_build(self, run_id: str, build_id: str, record: Record) -> None:
+        self._insert(BuildRow(run_id=run_id, build_id=build_id, record=_json(record)))
+
+    def put_approval(self, build_id: str, record: Record) -> None:
+        self._insert(ApprovalRow(build_id=build_id, record=_json(record)))
+
+    # How rows become records
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Session]:
+        with Session(self._engine) as session, session.begin():
+            yield session
+
+    def _insert(self, fact: Fact) -> None:
+        try:
+            with self._transaction() as session:
+                session.add(fact)
+        except IntegrityError as error:
+            if not _is_repetition(error):
+                raise
+
+    def _all(self, kind: type[R], statement: Select[Any]) -> tuple[R, ...]:
+        with Session(self._engine) as session:
+            adapter = TypeAdapter(kind)
+            return tuple(adapter.validate_python(row.record) for row in session.scalars(statement))
+
+    def _maybe(self, kind: type[R], statement: Select[Any]) -> R | None:
+        found = self._all(kind, statement.limit(1))
+        return found[0] if found else None
+
+    def _one(self, kind: type[R], statement: Select[Any], what: str) -> R:
+        found = self._all(kind, statement.limit(2))
+        if len(found) != 1:
+            problem = "is not in the ledger" if not found else "is not unique: give more of the id"
+            raise LedgerError(f"{what} {problem}")
+        return found[0]
+
+
+def _json(record: Record) -> dict[str, Any]:
+    return record.model_dump(mode="json")
+
+
+def _ceilings_key(device_id: str, threads: int) -> str:
+    return f"{device_id}/ceilings/{threads}"
+
+
+def _is_repetition(error: IntegrityError) -> bool:
+    """True for a unique key that is already there; a missing foreign key is a fault of ours and must be heard."""
+    code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None)
+    return code in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "23505")
+
+
+def _share_between_processes(engine: Engine) -> None:
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _: Any) -> None:
+        # Readers (the progress display) must not block the writer; workers wait for each other instead of failing.
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA busy_timeout=30000")
+        connection.execute("PRAGMA foreign_keys=ON")

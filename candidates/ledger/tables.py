@@ -1,0 +1,131 @@
+"""Tables of the ledger. A row is a fact: it is inserted once and never changed.
+
+Each table holds the record as JSON, and beside it the columns that queries select by.
+"""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import JSON, DateTime, Float, ForeignKey, Index, Integer, String, UniqueConstraint, func
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+
+class Table(DeclarativeBase):
+    type_annotation_map = {dict[str, Any]: JSON}  # noqa: RUF012  (SQLAlchemy's own idiom)
+
+
+class Fact(Table):
+    """What every fact has: its order, its time, its record."""
+
+    __abstract__ = True
+
+    sequence: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    recorded_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
+    record: Mapped[dict[str, Any]]
+
+
+class RunRow(Fact):
+    __tablename__ = "runs"
+    run_id: Mapped[str] = mapped_column(String(64), unique=True)
+    request_digest: Mapped[str] = mapped_column(String(64), index=True)
+    """Equal for equal requests: an interrupted run is found again by it."""
+
+
+class RunEndRow(Fact):
+    __tablename__ = "run_ends"
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"), unique=True)
+
+
+class ProgressRow(Fact):
+    __tablename__ = "progress"
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"), index=True)
+
+
+class StageRow(Fact):
+    """Result of a stage of a run that is one per run: `replay`, `ranking`, `end_to_end`."""
+
+    __tablename__ = "stages"
+    __table_args__ = (UniqueConstraint("run_id", "stage"),)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"))
+    stage: Mapped[str] = mapped_column(String(32))
+
+
+class DeviceRow(Fact):
+    __tablename__ = "devices"
+    device_id: Mapped[str] = mapped_column(String(64), unique=True)
+
+
+class TaskRow(Fact):
+    __tablename__ = "tasks"
+    task_id: Mapped[str] = mapped_column(String(64), unique=True)
+    op: Mapped[str] = mapped_column(String(256), index=True)
+
+
+class CandidateRow(Fact):
+    __tablename__ = "candidates"
+    candidate_id: Mapped[str] = mapped_column(String(64), unique=True)
+
+
+class AttemptRow(Fact):
+    """A proposal, its verdict and its screening, within one run."""
+
+    __tablename__ = "attempts"
+    __table_args__ = (UniqueConstraint("run_id", "task_id", "candidate_id"),)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"))
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"))
+    candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.candidate_id"))
+    outcome: Mapped[str] = mapped_column(String(32))
+
+
+class ArtifactRow(Fact):
+    """What a candidate was built into for a task on a device; the bytes are a blob."""
+
+    __tablename__ = "artifacts"
+    __table_args__ = (UniqueConstraint("task_id", "candidate_id"),)
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"))
+    candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.candidate_id"))
+    blob: Mapped[str] = mapped_column(String(64))
+
+
+class MeasurementRow(Fact):
+    __tablename__ = "measurements"
+    __table_args__ = (UniqueConstraint("run_id", "task_id", "candidate_id", "stage"),)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"))
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"))
+    candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.candidate_id"))
+    stage: Mapped[str] = mapped_column(String(16))
+    speedup: Mapped[float] = mapped_column(Float)
+
+
+class SearchEndRow(Fact):
+    """Why the search for one op ended, and with which winner if any."""
+
+    __tablename__ = "search_ends"
+    __table_args__ = (UniqueConstraint("run_id", "task_id"),)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"))
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"))
+
+
+class PromotionRow(Fact):
+    __tablename__ = "promotions"
+    __table_args__ = (UniqueConstraint("run_id", "task_id", "candidate_id"),)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"))
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"))
+    candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.candidate_id"))
+
+
+class BuildRow(Fact):
+    __tablename__ = "builds"
+    __table_args__ = (UniqueConstraint("run_id", "build_id"),)
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"))
+    build_id: Mapped[str] = mapped_column(String(64), index=True)
+
+
+class ApprovalRow(Fact):
+    """A person or a setting made a build live, or moved back to it."""
+
+    __tablename__ = "approvals"
+    build_id: Mapped[str] = mapped_column(String(64), index=True)
+
+
+Index("attempts_by_task", AttemptRow.run_id, AttemptRow.task_id)

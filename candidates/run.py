@@ -1,0 +1,148 @@
+"""Records of a run: what was asked, how far it is, how each search ended, what came out."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from candidates.hot_ops import HotOp
+from candidates.measurement import Baseline, Interval
+from candidates.promotion import EndToEnd, Gate
+from candidates.record import Record, digest_of
+from candidates.task import SiteLevel
+
+
+class RunRequest(Record):
+    """Everything that a run depends on; equal requests have equal digests."""
+
+    traces: tuple[str, ...]
+    """Absolute paths."""
+    trace_digest: str
+    workload_class: str | None = None
+    model: str
+    engine: Literal["vllm", "sglang"] = "sglang"
+    utilisation: float = Field(gt=0, le=1, default=0.8)
+    request_limit: int | None = Field(default=None, ge=1)
+    agents: tuple[str, ...] = ("search",)
+    hot_ops: int = Field(ge=1, default=6)
+    """How many ops are searched."""
+    workloads_per_op: int = Field(ge=1, le=16, default=4)
+    search_s: float = Field(gt=0, default=240.0)
+    """For all ops together, shared by recoverable time."""
+    attempts_per_op: int = Field(ge=1, default=24)
+    end_to_end_s: float = Field(gt=0, default=120.0)
+    compile_s: float = Field(ge=0, default=120.0)
+    """How long torch.compile of the whole model may take before its figure is left out."""
+    approve_automatically: bool = False
+    """The user's setting that lets a build which passed every gate go live without a person's command."""
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.model_dump(mode="json"))
+
+
+class Stage(StrEnum):
+    """Stages of a run in order."""
+
+    REPLAY = "replay"
+    DEVICE = "device"
+    RANKING = "ranking"
+    SEARCH = "search"
+    BUILD = "build"
+    END_TO_END = "end_to_end"
+
+
+class Progress(Record):
+    """One line of live progress."""
+
+    stage: Stage
+    op: str | None = None
+    tried: int = 0
+    best_speedup: float | None = None
+    """Best screening speedup of this op so far, over its best baseline."""
+    seconds_left: float | None = Field(default=None, ge=0)
+    message: str
+
+
+class KernelSite(Record):
+    """Where the kernel of a task is installed: `traces.sites.OpSite` as it is kept and shipped."""
+
+    task_id: str
+    op: str
+    kind: Literal["module", "function", "region"]
+    pattern: str
+    module_paths: tuple[str, ...]
+    function: str | None
+    region: str | None
+    block_source: str | None
+
+
+class Ranking(Record):
+    """Hot ops of a run, largest recoverable share first, with the share of device time that they cover."""
+
+    coverage: float = Field(ge=0)
+    threads: int = Field(ge=1)
+    eager_decode_us_by_threads: dict[int, float]
+    hot_ops: tuple[HotOp, ...]
+    sites: tuple[KernelSite, ...]
+    rank_correlation: dict[str, float]
+    """Spearman correlation of the ops' shares between two workload classes, by `class~class`."""
+    unmatched: dict[str, int]
+    """Calls that no task serves, by reason."""
+
+
+class OpDecision(StrEnum):
+    SHIPPED = "shipped"
+    WON_NOT_SHIPPED = "won_not_shipped"
+    LOST = "lost"
+    UNDECIDED = "undecided"
+    NO_PROGRAM = "no_program"
+    REJECTED = "rejected"
+
+
+class SearchEnd(Record):
+    """How the search for one op ended. `candidate_id` is the best accepted candidate, if any was accepted."""
+
+    task_id: str
+    op: str
+    decision: Literal["won", "lost", "undecided", "no_program", "rejected"]
+    candidate_id: str | None
+    reason: str
+    tried: int = Field(ge=0)
+
+
+class OpReport(Record):
+    op: str
+    site: str
+    level: SiteLevel
+    candidate: str | None
+    share_of_time: float
+    share_by_class: dict[str, float]
+    best_baseline: Baseline | None
+    speedup_over_best: float | None
+    interval: Interval | None
+    share_of_floor: float | None
+    decision: OpDecision
+    reason: str
+
+
+class BuildReport(Record):
+    id: str
+    path: str
+    kernels: int
+    live: bool
+    gates: tuple[Gate, ...]
+
+
+class RunReport(Record):
+    """What `compiler-agent run --json` prints."""
+
+    run_id: str
+    replay: dict[str, object]
+    coverage: float
+    rank_correlation: dict[str, float]
+    hot_ops: tuple[OpReport, ...]
+    build: BuildReport | None
+    end_to_end: EndToEnd | None
+    spend_usd: float
+    wall_s: float
