@@ -44,12 +44,24 @@ class RunRequest(Record):
 class Stage(StrEnum):
     """Stages of a run in order."""
 
-    REPLAY = "replay"
     DEVICE = "device"
+    REPLAY = "replay"
     RANKING = "ranking"
     SEARCH = "search"
     BUILD = "build"
     END_TO_END = "end_to_end"
+
+
+def expected_seconds(request: RunRequest) -> dict[Stage, float]:
+    """What each stage of an embedded run takes, roughly; only for the display of time left."""
+    return {
+        Stage.DEVICE: 10.0,
+        Stage.REPLAY: 10.0,
+        Stage.RANKING: 60.0,
+        Stage.SEARCH: request.search_s * 1.3,  # a race and a confirmation follow each search
+        Stage.BUILD: 5.0,
+        Stage.END_TO_END: request.end_to_end_s + request.compile_s,
+    }
 
 
 class Progress(Record):
@@ -60,7 +72,6 @@ class Progress(Record):
     tried: int = 0
     best_speedup: float | None = None
     """Best screening speedup of this op so far, over its best baseline."""
-    seconds_left: float | None = Field(default=None, ge=0)
     message: str
 
 

@@ -1,0 +1,1 @@
+"""Activities, in the order of a run: `traffic` → `survey` → `search` → `ship`; `heartbeat` keeps long ones alive."""

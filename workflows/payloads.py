@@ -1,0 +1,68 @@
+"""What workflows and activities hand each other: ids and numbers, never content."""
+
+from pydantic import Field
+
+from candidates.record import Record
+
+
+class RunInput(Record):
+    run_id: str
+    device_id: str
+
+
+class SearchInput(Record):
+    run_id: str
+    device_id: str
+    task_id: str
+    op: str
+    agents: tuple[str, ...]
+    seconds: float = Field(ge=0)
+    attempts: int = Field(ge=0)
+
+
+class SearchPlan(Record):
+    """The ops to search, in order, each with its share of the time."""
+
+    searches: tuple[SearchInput, ...]
+
+
+class ProposeInput(Record):
+    run_id: str
+    task_id: str
+    agent: str
+    seconds_left: float = Field(ge=0)
+    attempts_left: int = Field(ge=0)
+
+
+class Generation(Record):
+    """Proposals of one agent that wait to be judged. Empty with a `stop_reason`: the agent has no more."""
+
+    run_id: str
+    task_id: str
+    proposals: tuple[str, ...]
+    """Blobs, each one Proposal as JSON."""
+    stop_reason: str | None = None
+    wall_s: float = Field(ge=0)
+
+
+class GenerationOutcome(Record):
+    tried: int
+    """Attempts at this op so far."""
+    wall_s: float = Field(ge=0)
+
+
+class SettleInput(Record):
+    run_id: str
+    task_id: str
+    stop_reason: str
+
+
+class ShipInput(Record):
+    run_id: str
+    device_id: str
+
+
+class ShippedBuild(Record):
+    """None: no kernel won, so there is nothing to ship."""
+
+    build_id: str | None
