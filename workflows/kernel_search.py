@@ -8,13 +8,21 @@ from workflows import queues
 from workflows.retries import HEARTBEAT_TIMEOUT, RETRY
 
 with workflow.unsafe.imports_passed_through():
-    from workflows.payloads import Generation, GenerationOutcome, ProposeInput, SearchInput, SettleInput
+    from workflows.payloads import (
+        Generation,
+        GenerationOutcome,
+        ProposeInput,
+        SearchInput,
+        SearchOutcome,
+        SettleInput,
+    )
 
 
 @workflow.defn
 class KernelSearch:
     @workflow.run
-    async def run(self, search: SearchInput) -> None:
+    async def run(self, search: SearchInput) -> SearchOutcome:
+        self._tried = 0
         stop_reason = "no agent"
         for agent in search.agents:
             stop_reason = await self._search_with(agent, search)
@@ -26,16 +34,17 @@ class KernelSearch:
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=RETRY,
         )
+        return SearchOutcome(tried=self._tried)
 
     async def _search_with(self, agent: str, search: SearchInput) -> str:
         """Why the agent's search stopped."""
         # Time is what activities worked, not what the calendar says: a run that was stopped overnight has not spent it.
-        spent_s, tried = 0.0, 0
+        spent_s = 0.0
         while True:
-            seconds_left, attempts_left = search.seconds - spent_s, search.attempts - tried
+            seconds_left, attempts_left = search.seconds - spent_s, search.attempts - self._tried
             if seconds_left <= 0 or attempts_left <= 0:
                 return "budget: " + ("time is spent" if seconds_left <= 0 else f"{search.attempts} attempts made")
-            generation = await workflow.execute_activity(
+            generation: Generation = await workflow.execute_activity(
                 "propose",
                 ProposeInput(
                     run_id=search.run_id,
@@ -52,7 +61,7 @@ class KernelSearch:
             )
             if generation.stop_reason is not None:
                 return generation.stop_reason
-            build_s = await workflow.execute_activity(
+            build_s: float = await workflow.execute_activity(
                 "build_generation",
                 generation,
                 result_type=float,
@@ -61,7 +70,7 @@ class KernelSearch:
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
                 retry_policy=RETRY,
             )
-            outcome = await workflow.execute_activity(
+            outcome: GenerationOutcome = await workflow.execute_activity(
                 "evaluate_generation",
                 generation,
                 result_type=GenerationOutcome,
@@ -70,5 +79,5 @@ class KernelSearch:
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
                 retry_policy=RETRY,
             )
-            tried = outcome.tried
+            self._tried = outcome.tried
             spent_s += generation.wall_s + build_s + outcome.wall_s

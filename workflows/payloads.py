@@ -20,10 +20,15 @@ class SearchInput(Record):
     attempts: int = Field(ge=0)
 
 
+class SearchOutcome(Record):
+    tried: int = Field(ge=0)
+
+
 class SearchPlan(Record):
-    """The ops to search, in order, each with its share of the time."""
+    """Hot ops in order, most to win first; searched until `limit` of them got at least one candidate."""
 
     searches: tuple[SearchInput, ...]
+    limit: int = Field(ge=1)
 
 
 class ProposeInput(Record):

@@ -15,7 +15,7 @@ with workflow.unsafe.imports_passed_through():
 class ShipWinner:
     @workflow.run
     async def run(self, ship: ShipInput) -> ShippedBuild:
-        build = await workflow.execute_activity(
+        build: ShippedBuild = await workflow.execute_activity(
             "assemble_build",
             ship,
             result_type=ShippedBuild,

@@ -29,7 +29,7 @@ class TuningRun:
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
                 retry_policy=RETRY,
             )
-        plan = await workflow.execute_activity(
+        plan: SearchPlan = await workflow.execute_activity(
             "rank_hot_ops",
             run,
             result_type=SearchPlan,
@@ -38,10 +38,14 @@ class TuningRun:
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=RETRY,
         )
+        searched = 0
         for search in plan.searches:
-            await workflow.execute_child_workflow(
+            if searched == plan.limit:
+                break
+            outcome = await workflow.execute_child_workflow(
                 KernelSearch.run, search, id=f"{run.run_id}/search/{search.task_id[:16]}", task_queue=queues.CONTROL
             )
+            searched += outcome.tried > 0
         return await workflow.execute_child_workflow(
             ShipWinner.run,
             ShipInput(run_id=run.run_id, device_id=run.device_id),

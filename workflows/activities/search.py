@@ -1,0 +1,220 @@
+"""Activities of a search: propose, build, judge and screen, then settle the winner."""
+
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+from temporalio import activity
+
+from candidates.agent import Attempt, Budget, KernelAgent, Stop
+from candidates.benchmark.benchmark import Benchmark
+from candidates.builder import Builder
+from candidates.candidate import Proposal
+from candidates.judge.judge import Judge
+from candidates.ledger.blobs import BlobStore
+from candidates.ledger.ledger import Ledger
+from candidates.measurement import Decision, Measurement
+from candidates.measurement import Stage as MeasurementStage
+from candidates.promotion import decide_promotion
+from candidates.run import Progress, SearchEnd, Stage
+from candidates.task import KernelTask
+from candidates.verdict import Accepted, Rejected
+from workflows.activities.heartbeat import beating
+from workflows.payloads import Generation, GenerationOutcome, ProposeInput, SettleInput
+
+FINALISTS = 3
+"""Screening ranks within a few per cent; so many of its best go into the race."""
+
+
+class AuthorActivities:
+    def __init__(self, ledger: Ledger, blobs: BlobStore, agents: Mapping[str, KernelAgent]) -> None:
+        self._ledger, self._blobs, self._agents = ledger, blobs, agents
+
+    @activity.defn
+    def propose(self, ask: ProposeInput) -> Generation:
+        started = time.monotonic()
+        task = self._ledger.task(ask.task_id)
+        budget = Budget(seconds=ask.seconds_left, attempts=ask.attempts_left)
+        with beating():
+            reply = self._agents[ask.agent].propose(task, self._ledger.attempts(ask.run_id, ask.task_id), budget)
+        proposals = () if isinstance(reply, Stop) else reply.proposals[: ask.attempts_left]
+        return Generation(
+            run_id=ask.run_id,
+            task_id=ask.task_id,
+            proposals=tuple(self._blobs.put(proposal.model_dump_json().encode()) for proposal in proposals),
+            stop_reason=f"{reply.reason}: {reply.message}" if isinstance(reply, Stop) else None,
+            wall_s=time.monotonic() - started,
+        )
+
+
+class BuildActivities:
+    def __init__(self, ledger: Ledger, blobs: BlobStore, builder: Builder, parallel: int) -> None:
+        self._ledger, self._blobs, self._builder, self._parallel = ledger, blobs, builder, parallel
+
+    @activity.defn
+    def build_generation(self, generation: Generation) -> float:
+        """Builds what is not built yet; a build that fails is an attempt that ended. Wall seconds."""
+        started = time.monotonic()
+        task = self._ledger.task(generation.task_id)
+        with beating(), ThreadPoolExecutor(self._parallel) as pool:
+            for _ in pool.map(
+                lambda proposal: self._build(generation.run_id, task, proposal),
+                _proposals(self._blobs, generation),
+            ):
+                pass
+        return time.monotonic() - started
+
+    def _build(self, run_id: str, task: KernelTask, proposal: Proposal) -> None:
+        candidate = proposal.candidate
+        self._ledger.put_candidate(candidate)
+        if self._ledger.artifact(task.id, candidate.id) is not None:
+            return
+        built = self._builder.build(task, candidate)
+        if isinstance(built, Rejected):
+            self._ledger.put_attempt(run_id, task.id, Attempt(proposal=proposal, verdict=built))
+        else:
+            self._ledger.put_artifact(task.id, candidate.id, self._blobs.put(built))
+
+
+class DeviceSearchActivities:
+    """Everything that runs candidates on the device; one at a time, by its task queue."""
+
+    def __init__(self, ledger: Ledger, blobs: BlobStore, judge: Judge, benchmark: Benchmark) -> None:
+        self._ledger, self._blobs, self._judge, self._benchmark = ledger, blobs, judge, benchmark
+
+    @activity.defn
+    def evaluate_generation(self, generation: Generation) -> GenerationOutcome:
+        """Judges and screens what has no verdict yet in this run."""
+        started = time.monotonic()
+        task = self._ledger.task(generation.task_id)
+        done = {attempt.proposal.candidate.id for attempt in self._ledger.attempts(generation.run_id, task.id)}
+        with beating():
+            for proposal in _proposals(self._blobs, generation):
+                if proposal.candidate.id not in done:
+                    attempt = self._evaluate(task, proposal)
+                    self._ledger.put_attempt(generation.run_id, task.id, attempt)
+                    self._report(generation.run_id, task, attempt)
+        return GenerationOutcome(
+            tried=len(self._ledger.attempts(generation.run_id, task.id)), wall_s=time.monotonic() - started
+        )
+
+    @activity.defn
+    def settle_winner(self, settle: SettleInput) -> None:
+        """Races the finalists of the screening, confirms the best, and records how the search ended."""
+        if any(end.task_id == settle.task_id for end in self._ledger.search_ends(settle.run_id)):
+            return
+        task = self._ledger.task(settle.task_id)
+        attempts = self._ledger.attempts(settle.run_id, task.id)
+        with beating():
+            end = self._settle(settle, task, attempts)
+        self._ledger.put_search_end(settle.run_id, end)
+        self._ledger.add_progress(
+            settle.run_id,
+            Progress(
+                stage=Stage.SEARCH,
+                op=task.op,
+                tried=end.tried,
+                best_speedup=self._confirmed_speedup(settle.run_id, end),
+                message=f"{end.decision}: {end.reason}",
+            ),
+        )
+
+    def _evaluate(self, task: KernelTask, proposal: Proposal) -> Attempt:
+        artifact = self._artifact(task, proposal.candidate.id)
+        verdict = self._judge.judge(task, proposal.candidate, artifact)
+        if not isinstance(verdict, Accepted):
+            return Attempt(proposal=proposal, verdict=verdict)
+        screened = self._benchmark.screen(task, proposal.candidate, artifact)
+        if isinstance(screened, Rejected):
+            return Attempt(proposal=proposal, verdict=screened)
+        return Attempt(proposal=proposal, verdict=verdict, measurement=screened)
+
+    def _settle(self, settle: SettleInput, task: KernelTask, attempts: tuple[Attempt, ...]) -> SearchEnd:
+        def ended(decision: str, candidate_id: str | None, reason: str) -> SearchEnd:
+            return SearchEnd.model_validate(
+                {
+                    "task_id": task.id,
+                    "op": task.op,
+                    "decision": decision,
+                    "candidate_id": candidate_id,
+                    "reason": reason,
+                    "tried": len(attempts),
+                }
+            )
+
+        if not attempts:
+            return ended("no_program", None, settle.stop_reason)
+        screened = [attempt for attempt in attempts if attempt.measurement is not None]
+        if not screened:
+            reasons = sorted({a.verdict.reason for a in attempts if isinstance(a.verdict, Rejected)})
+            return ended("rejected", None, f"all {len(attempts)} candidates rejected: {', '.join(reasons)}")
+        screened.sort(key=lambda attempt: -_speedup(attempt))
+        raced = [
+            (attempt, measurement)
+            for attempt in screened[:FINALISTS]
+            if (measurement := self._measure(settle.run_id, task, attempt, MeasurementStage.RACE)) is not None
+        ]
+        if not raced:
+            return ended("rejected", screened[0].proposal.candidate.id, "every finalist was rejected in its race")
+        best, measurement = max(raced, key=lambda pair: pair[1].traffic_weighted_speedup)
+        candidate_id = best.proposal.candidate.id
+        if measurement.decision is not Decision.WIN:
+            decision = "lost" if measurement.decision is Decision.LOSE else "undecided"
+            return ended(decision, candidate_id, f"race at {measurement.traffic_weighted_speedup:.2f}x")
+        confirmed = self._measure(settle.run_id, task, best, MeasurementStage.CONFIRM)
+        if confirmed is None:
+            return ended("rejected", candidate_id, "rejected while its win was being confirmed")
+        promotion = decide_promotion(task.id, candidate_id, best.verdict, confirmed)
+        self._ledger.put_promotion(settle.run_id, promotion)
+        if promotion.is_promoted:
+            return ended("won", candidate_id, settle.stop_reason)
+        failed = ", ".join(gate.name for gate in promotion.gates if not gate.passed)
+        return ended("undecided", candidate_id, f"not passed: {failed}")
+
+    def _measure(
+        self, run_id: str, task: KernelTask, attempt: Attempt, stage: MeasurementStage
+    ) -> Measurement | None:
+        """None: the candidate was caught cheating on the clock."""
+        candidate = attempt.proposal.candidate
+        known = self._ledger.measurement(run_id, task.id, candidate.id, stage)
+        if known is not None:
+            return known
+        measure = self._benchmark.race if stage is MeasurementStage.RACE else self._benchmark.confirm
+        measured = measure(task, candidate, self._artifact(task, candidate.id))
+        if isinstance(measured, Rejected):
+            return None
+        self._ledger.put_measurement(run_id, task.id, candidate.id, measured)
+        return measured
+
+    def _artifact(self, task: KernelTask, candidate_id: str) -> bytes:
+        blob = self._ledger.artifact(task.id, candidate_id)
+        if blob is None:
+            raise RuntimeError(f"candidate {candidate_id} of task {task.id} was never built")
+        return self._blobs.get(blob)
+
+    def _report(self, run_id: str, task: KernelTask, attempt: Attempt) -> None:
+        attempts = self._ledger.attempts(run_id, task.id)
+        best = max((_speedup(a) for a in attempts if a.measurement is not None), default=None)
+        message = (
+            f"rejected: {attempt.verdict.reason}"
+            if isinstance(attempt.verdict, Rejected)
+            else f"screened at {_speedup(attempt):.2f}x"
+        )
+        self._ledger.add_progress(
+            run_id,
+            Progress(stage=Stage.SEARCH, op=task.op, tried=len(attempts), best_speedup=best, message=message),
+        )
+
+    def _confirmed_speedup(self, run_id: str, end: SearchEnd) -> float | None:
+        if end.candidate_id is None:
+            return None
+        confirmed = self._ledger.measurement(run_id, end.task_id, end.candidate_id, MeasurementStage.CONFIRM)
+        return confirmed.traffic_weighted_speedup if confirmed is not None else None
+
+
+def _speedup(attempt: Attempt) -> float:
+    return attempt.measurement.traffic_weighted_speedup if attempt.measurement is not None else 0.0
+
+
+def _proposals(blobs: BlobStore, generation: Generation) -> tuple[Proposal, ...]:
+    return tuple(Proposal.model_validate_json(blobs.get(blob)) for blob in generation.proposals)
