@@ -1,0 +1,208 @@
+"""The baselines of a race: trusted PyTorch processes, kept alive through a run, that stand in for a kernel's runner."""
+
+import contextlib
+import itertools
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from candidates.benchmark.baseline_protocol import (
+    DONE,
+    RUN_PAYLOAD,
+    Command,
+    Layout,
+    Opening,
+    pickled,
+    read_exactly,
+    read_pickled,
+)
+from candidates.kernel_runner import Call, Place, Prepared, RunnerEnded, Segment
+from candidates.measurement import Baseline
+from candidates.task import KernelTask
+from kernel_sandbox.sandbox import Ending, Finished
+
+
+class BaselineFailed(Exception):
+    """PyTorch itself cannot run or compile the task's reference; the message is its own."""
+
+
+class Allocator(StrEnum):
+    DEFAULT = "default"
+    KEEPING = "keeping"
+    """Freed memory stays mapped, so that outputs allocated afresh cost no page faults."""
+
+
+ALLOCATOR_OF = {
+    Baseline.EAGER: Allocator.DEFAULT,
+    Baseline.EAGER_OUT: Allocator.KEEPING,
+    Baseline.COMPILE: Allocator.KEEPING,
+}
+
+_ALLOCATOR_ENVIRONMENT = {
+    Allocator.DEFAULT: {},
+    Allocator.KEEPING: {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _ProcessKey:
+    allocator: Allocator
+    threads: int
+
+
+class BaselineProcess:
+    """One PyTorch process and the pipes to it."""
+
+    def __init__(self, allocator: Allocator, threads: int, compile_cache: Path) -> None:
+        requests, self._requests = os.pipe()
+        self._replies, replies = os.pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "candidates.benchmark.baseline_process", str(requests), str(replies)],
+            pass_fds=(requests, replies),
+            env=_environment(allocator, threads, compile_cache),
+            stdin=subprocess.DEVNULL,
+        )
+        os.close(requests)
+        os.close(replies)
+
+    def send(self, command: Command, content: object) -> None:
+        """Raises BaselineFailed with PyTorch's message, RunnerEnded when the process is gone."""
+        try:
+            os.write(self._requests, bytes([command]))
+            body = memoryview(pickled(content))
+            while body:
+                body = body[os.write(self._requests, body) :]
+            if read_exactly(self._replies, 1) != DONE:
+                raise BaselineFailed(str(read_pickled(self._replies)))
+        except (EOFError, BrokenPipeError) as error:
+            raise self._ended() from error
+
+    def run(self, session: int, first: int, count: int) -> int:
+        message = bytes([Command.RUN]) + RUN_PAYLOAD.pack(session, first, count)
+        try:
+            began_ns = time.perf_counter_ns()
+            os.write(self._requests, message)
+            reply = os.read(self._replies, 1)
+            elapsed_ns = time.perf_counter_ns() - began_ns
+        except BrokenPipeError as error:
+            raise self._ended() from error
+        if reply != DONE:
+            raise self._ended()
+        return elapsed_ns
+
+    def involuntary_switches(self) -> int:
+        return involuntary_switches(self._process.pid)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            os.close(self._requests)
+            os.close(self._replies)
+        self._process.kill()
+        self._process.wait()
+
+    def _ended(self) -> RunnerEnded:
+        code = self._process.wait(timeout=10)
+        ending = Ending.SIGNALED if code < 0 else Ending.EXITED
+        finished = Finished(ending=ending, exit_code=abs(code), log="", wall_s=0.0)
+        return RunnerEnded(f"a baseline process ended with {code}; its messages are on standard error", finished)
+
+
+class BaselineRunner:
+    """A KernelRunner: one session in a process that it shares with others."""
+
+    def __init__(self, process: BaselineProcess, session: int, task: KernelTask) -> None:
+        self._process = process
+        self._session = session
+        self._task = task
+
+    def prepare(self, parameter_sets: Sequence[tuple[Place, ...]]) -> Prepared:
+        return Prepared(elapsed_ns=0, size_bytes=0)
+
+    def lay_out(self, axes: Sequence[int], calls: Sequence[Call]) -> None:
+        """Compiles for a new shape where the baseline is compiled: seconds."""
+        sizes = dict(zip(self._task.axes, axes, strict=True))
+        self._process.send(Command.LAY_OUT, Layout(session=self._session, axes=sizes, calls=tuple(calls)))
+
+    def run(self, first: int, count: int) -> int:
+        return self._process.run(self._session, first, count)
+
+    def freeze(self) -> None:
+        """Nothing to do: a trusted process that is not asked to run waits in a read."""
+
+    def thaw(self) -> None:
+        pass
+
+    def involuntary_switches(self) -> int:
+        return self._process.involuntary_switches()
+
+    def close(self) -> None:
+        """Ends the session; the process stays with its pool."""
+        self._process.send(Command.CLOSE, self._session)
+
+
+class BaselinePool:
+    """At most two processes for each thread count, started when first needed and spawned, never forked: after an
+    OpenMP region a forked child hangs in its first. Close it, or use it as a context manager."""
+
+    def __init__(self, compile_cache: Path) -> None:
+        self._compile_cache = compile_cache
+        self._processes: dict[_ProcessKey, BaselineProcess] = {}
+        self._sessions = itertools.count()
+
+    def open(
+        self, baseline: Baseline, task: KernelTask, segment_paths: Mapping[Segment, str], core: int | None, threads: int
+    ) -> BaselineRunner:
+        """`segment_paths`: files that map the arena. `core`: the process is pinned there, None: all cores."""
+        key = _ProcessKey(ALLOCATOR_OF[baseline], threads)
+        if key not in self._processes:
+            self._processes[key] = BaselineProcess(key.allocator, threads, self._compile_cache)
+        process = self._processes[key]
+        process.send(Command.PIN, core)
+        session = next(self._sessions)
+        process.send(
+            Command.OPEN,
+            Opening(
+                session=session,
+                task_json=task.model_dump_json(),
+                segment_paths=dict(segment_paths),
+                is_compiled=baseline is Baseline.COMPILE,
+            ),
+        )
+        return BaselineRunner(process, session, task)
+
+    def close(self) -> None:
+        for process in self._processes.values():
+            process.close()
+        self._processes.clear()
+
+    def __enter__(self) -> "BaselinePool":
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def involuntary_switches(pid: int) -> int:
+    """Of all threads of a process so far."""
+    total = 0
+    for status in Path(f"/proc/{pid}/task").glob("*/status"):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            total += int(status.read_text().rsplit("nonvoluntary_ctxt_switches:", 1)[1])
+    return total
+
+
+def _environment(allocator: Allocator, threads: int, compile_cache: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        **_ALLOCATOR_ENVIRONMENT[allocator],
+        "OMP_NUM_THREADS": str(threads),
+        "OMP_WAIT_POLICY": "passive",
+        "TORCHINDUCTOR_CACHE_DIR": str(compile_cache),
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }

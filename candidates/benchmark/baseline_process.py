@@ -1,0 +1,151 @@
+"""The trusted side of a race: PyTorch calling a task's reference on tensors that lie in the arena.
+
+A program of its own (`python -m candidates.benchmark.baseline_process IN OUT`), so that it can be pinned, has its own
+allocator settings, and pays eager's own dispatch. It answers on pipes; `candidates.benchmark.baseline` is the other
+end.
+"""
+
+import gc
+import mmap
+import os
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+
+import torch
+
+from candidates.benchmark.baseline_protocol import (
+    DONE,
+    FAILED,
+    RUN_PAYLOAD,
+    Command,
+    Layout,
+    Opening,
+    pickled,
+    read_exactly,
+    read_pickled,
+)
+from candidates.kernel_runner import Place, Segment
+from candidates.reference import load_reference
+from candidates.task import InputSpec, KernelTask
+
+TASKS_KEPT = 4
+"""Compiled references that stay loaded; torch.compile holds some 10 MB for each."""
+
+Kernel = Callable[..., object]
+
+
+class Session:
+    """One reference, eager or compiled, over one arena."""
+
+    def __init__(self, task: KernelTask, kernel: Kernel, segments: dict[Segment, memoryview]) -> None:
+        self._task = task
+        self._kernel = kernel
+        self._segments = segments
+        self._calls: list[list[torch.Tensor]] = []
+
+    def lay_out(self, layout: Layout) -> None:
+        inputs = self._task.inputs
+        self._calls = [
+            [self._view(spec, place, layout.axes) for spec, place in zip(inputs, call.tensors, strict=False)]
+            for call in layout.calls
+        ]
+        # Compiles for this shape where needed, and lets every cache of torch see the shape once.
+        for arguments in self._calls[:2]:
+            self._kernel(*arguments)
+        gc.collect()
+
+    def run(self, first: int, count: int) -> None:
+        kernel = self._kernel
+        for arguments in self._calls[first : first + count]:
+            kernel(*arguments)
+
+    def _view(self, spec: InputSpec, place: Place, axes: dict[str, int]) -> torch.Tensor:
+        element_type = getattr(torch, spec.element_type.value)
+        flat = torch.frombuffer(
+            self._segments[place.segment], dtype=element_type, count=spec.numel(axes), offset=place.offset_bytes
+        )
+        tensor = flat.as_strided(spec.sizes(axes), spec.strides(axes))
+        for dim, axis in enumerate(spec.shape):
+            if isinstance(axis, str) and len({workload.axes[axis] for workload in self._task.workloads}) > 1:
+                # One compilation for all sizes of an axis, the other dims stay constants of the compiled code.
+                torch._dynamo.maybe_mark_dynamic(tensor, dim)
+        return tensor
+
+
+class Server:
+    def __init__(self) -> None:
+        self._sessions: dict[int, Session] = {}
+        self._compiled: dict[str, Kernel] = {}
+
+    def serve(self, requests: int, replies: int) -> None:
+        """Until the other end closes its pipe."""
+        while True:
+            try:
+                command = Command(read_exactly(requests, 1)[0])
+            except EOFError:
+                return
+            if command is Command.RUN:
+                session, first, count = RUN_PAYLOAD.unpack(read_exactly(requests, RUN_PAYLOAD.size))
+                self._sessions[session].run(first, count)
+                os.write(replies, DONE)
+                continue
+            content = read_pickled(requests)
+            try:
+                self._obey(command, content)
+            except (RuntimeError, ValueError, TypeError, OSError, torch._dynamo.exc.TorchDynamoException):
+                # The owner decides what a baseline that does not run means; here only the words are known.
+                os.write(replies, FAILED + pickled(traceback.format_exc(limit=-3)))
+            else:
+                os.write(replies, DONE)
+
+    def _obey(self, command: Command, content: object) -> None:
+        match command, content:
+            case Command.OPEN, Opening() as opening:
+                task = KernelTask.model_validate_json(opening.task_json)
+                kernel = self._compile(task) if opening.is_compiled else load_reference(task.reference)
+                segments = {segment: _map(segment, path) for segment, path in opening.segment_paths.items()}
+                self._sessions[opening.session] = Session(task, kernel, segments)
+            case Command.LAY_OUT, Layout() as layout:
+                self._sessions[layout.session].lay_out(layout)
+            case Command.CLOSE, int() as session:
+                del self._sessions[session]
+            case Command.PIN, int() | None as core:
+                cores = range(os.cpu_count() or 1) if core is None else [core]
+                for thread in os.listdir("/proc/self/task"):
+                    os.sched_setaffinity(int(thread), cores)
+            case _:
+                raise ValueError(f"{command!r} does not come with {type(content).__name__}")
+
+    def _compile(self, task: KernelTask) -> Kernel:
+        """The compiled reference, one for each task; it is compiled when it first sees a shape."""
+        if task.id not in self._compiled:
+            if len(self._compiled) >= TASKS_KEPT:
+                self._compiled.clear()
+                torch._dynamo.reset()
+            self._compiled[task.id] = torch.compile(load_reference(task.reference))
+        return self._compiled[task.id]
+
+
+def _map(segment: Segment, path: str) -> memoryview:
+    is_writable = segment is Segment.OUTPUTS
+    descriptor = os.open(path, os.O_RDWR if is_writable else os.O_RDONLY)
+    try:
+        access = mmap.ACCESS_WRITE if is_writable else mmap.ACCESS_READ
+        return memoryview(mmap.mmap(descriptor, os.fstat(descriptor).st_size, access=access))
+    finally:
+        os.close(descriptor)
+
+
+def main() -> None:
+    # Inputs are mapped without the right to write; a reference that writes to one is stopped by the system.
+    warnings.filterwarnings("ignore", message="The given buffer is not writable")
+    torch._dynamo.config.recompile_limit = 64
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    with torch.inference_mode():
+        Server().serve(int(sys.argv[1]), int(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

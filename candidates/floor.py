@@ -1,0 +1,67 @@
+"""The floor of an op: the least time that the device's measured ceilings allow one call."""
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.flop_counter import FlopCounterMode
+
+from candidates.device import DeviceCeilings
+from candidates.reference import load_reference
+from candidates.task import InputRole, KernelTask, Workload
+
+
+def floor_us(
+    task: KernelTask, workload: Workload, ceilings: DeviceCeilings, parameter_bytes: int | None = None
+) -> float:
+    """The larger of moving every input and output once and of the reference's matrix arithmetic, for one call.
+
+    Cold parameters come from memory, everything else from the level that holds one call's working set. Elementwise
+    arithmetic is not counted. `parameter_bytes` replaces the task's own where a candidate has packed its parameters.
+    """
+    if parameter_bytes is None:
+        parameter_bytes = task.parameter_bytes()
+    moving_bytes = activation_bytes(task, workload)
+    rate = ceilings.bytes_per_s(moving_bytes + parameter_bytes)
+    if parameters_are_cold(task, last_cache_bytes(ceilings)):
+        memory_rate = ceilings.bytes_per_s(ceilings.read[-1].working_set_bytes)
+        moving_s = parameter_bytes / memory_rate + moving_bytes / ceilings.bytes_per_s(moving_bytes)
+    else:
+        moving_s = (parameter_bytes + moving_bytes) / rate
+    return 1e6 * max(moving_s, count_flops(task, workload) / _flops_per_s(task, ceilings))
+
+
+def parameters_are_cold(task: KernelTask, last_cache_bytes: int) -> bool:
+    """Whether serving finds the parameters in memory: all instances together outgrow half of the last cache."""
+    return task.parameter_bytes() * task.instances > last_cache_bytes / 2
+
+
+def last_cache_bytes(ceilings: DeviceCeilings) -> int:
+    """The last level of `read` lies far outside all caches, the one before it is the last cache."""
+    return ceilings.read[-2].working_set_bytes
+
+
+def activation_bytes(task: KernelTask, workload: Workload) -> int:
+    """Bytes of one call that are not parameters: activations and states read, outputs written."""
+    inputs = sum(spec.size_bytes(workload.axes) for spec in task.inputs if spec.role is not InputRole.PARAMETER)
+    return inputs + sum(spec.size_bytes(workload.axes) for spec in task.outputs)
+
+
+def count_flops(task: KernelTask, workload: Workload) -> int:
+    """Matrix products and convolutions of the reference at this shape, two for a multiply-add; nothing is run."""
+    axes = workload.axes
+    counter = FlopCounterMode(display=False)
+    with FakeTensorMode(), torch.no_grad():
+        inputs = [
+            torch.empty_strided(spec.sizes(axes), spec.strides(axes), dtype=getattr(torch, spec.element_type.value))
+            for spec in task.inputs
+        ]
+        with counter:
+            load_reference(task.reference)(*inputs)
+    return int(counter.get_total_flops())
+
+
+def _flops_per_s(task: KernelTask, ceilings: DeviceCeilings) -> float:
+    """The best rate of any element type that the task reads; of any at all where none of them was measured."""
+    rates = [
+        ceilings.flops_per_s[spec.element_type] for spec in task.inputs if spec.element_type in ceilings.flops_per_s
+    ]
+    return max(rates or ceilings.flops_per_s.values())
