@@ -6,23 +6,11 @@ The arena is two shared-memory segments that judge and runner map: `inputs`, whi
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Protocol
 
+from kernel_sandbox.arena import Place as Place
+from kernel_sandbox.arena import Segment as Segment
 from kernel_sandbox.sandbox import Finished
-
-
-class Segment(StrEnum):
-    INPUTS = "inputs"
-    OUTPUTS = "outputs"
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a tensor's first element lies in the arena."""
-
-    segment: Segment
-    offset_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
