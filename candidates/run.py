@@ -10,6 +10,7 @@ from candidates.measurement import Baseline, Interval
 from candidates.promotion import EndToEnd, Gate
 from candidates.record import Record, digest_of
 from candidates.task import SiteLevel
+from traces.replay.settings import EngineName
 
 
 class RunRequest(Record):
@@ -20,7 +21,7 @@ class RunRequest(Record):
     trace_digest: str
     workload_class: str | None = None
     model: str
-    engine: Literal["vllm", "sglang"] = "sglang"
+    engine: EngineName = "sglang"
     utilisation: float = Field(gt=0, le=1, default=0.8)
     request_limit: int | None = Field(default=None, ge=1)
     agents: tuple[str, ...] = ("search",)

@@ -1,0 +1,102 @@
+"""`compiler-agent run`: a nightly run, from traffic to a gated serving build."""
+
+import secrets
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from traces.sample import SAMPLE_PATH
+
+from candidates.ceilings import fingerprint_device
+from candidates.ledger.ledger import Ledger
+from candidates.run import OpDecision, RunReport, RunRequest
+from compiler_agent.local_run import perform_run
+from compiler_agent.machine import require_machine
+from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
+from compiler_agent.report import print_run_report
+from compiler_agent.settings import read_settings
+from traces.formats.read import read_trace
+from traces.replay.settings import EngineName
+from traces.served_model import DEFAULT_MODEL, open_model
+from workflows.payloads import RunInput
+
+
+def run(
+    trace: Annotated[list[Path] | None, typer.Option(help="Traffic trace; several are merged by arrival.")] = None,
+    model: Annotated[str, typer.Option(help="A local Hugging Face folder, or the embedded default.")] = DEFAULT_MODEL,
+    workload_class: Annotated[str | None, typer.Option(help="What to call this traffic.")] = None,
+    engine: Annotated[EngineName, typer.Option(help="How the engine forms steps.")] = "sglang",
+    utilisation: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of time the device is busy.")] = 0.8,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
+    hot_ops: Annotated[int, typer.Option(min=1, help="How many ops are searched.")] = 6,
+    search_seconds: Annotated[float, typer.Option(min=1.0, help="Search time for all ops together.")] = 200.0,
+    attempts: Annotated[int, typer.Option(min=1, help="Candidates at most, an op.")] = 24,
+    end_to_end_seconds: Annotated[float, typer.Option(min=1.0, help="Time for the end-to-end gate.")] = 100.0,
+    compile_seconds: Annotated[
+        float, typer.Option(min=0.0, help="Patience with torch.compile of the whole model; 0 leaves it out.")
+    ] = 120.0,
+    approve_automatically: Annotated[
+        bool, typer.Option("--approve-automatically", help="A build that passes every gate goes live by itself.")
+    ] = False,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+) -> ExitCode:
+    """Performs a nightly run: replays traffic, finds hot ops, searches kernels, ships what wins.
+
+    Example: compiler-agent run --trace requests.jsonl --model ./my-model --search-seconds 600
+
+    Without options: the project's sample traffic on SmolLM2-135M-Instruct. Ctrl-C stops it; the same command goes on.
+    """
+    settings = read_settings()
+    paths = tuple(path.absolute() for path in trace or [SAMPLE_PATH])
+    read = read_trace(paths, workload_class=workload_class)
+    progress_console.print(
+        f"read {read.counts.read} requests ({read.format}): kept {read.counts.kept}, "
+        f"dropped {sum(read.counts.dropped.values())} {read.counts.dropped or ''}",
+        highlight=False,
+    )
+    open_model(model, settings.home)
+    require_machine(settings)
+    request = RunRequest.model_validate(
+        {
+            "traces": tuple(str(path) for path in paths),
+            "trace_digest": read.digest,
+            "workload_class": workload_class,
+            "model": model,
+            "engine": engine,
+            "utilisation": utilisation,
+            "request_limit": limit,
+            "hot_ops": hot_ops,
+            "search_s": search_seconds,
+            "attempts_per_op": attempts,
+            "end_to_end_s": end_to_end_seconds,
+            "compile_s": compile_seconds,
+            "approve_automatically": approve_automatically,
+        }
+    )
+    device = fingerprint_device()
+    ledger = Ledger(settings.ledger_url)
+    ledger.put_device(device)
+    fresh_id = f"run-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    run_id = ledger.open_run(request, fresh_id)
+    if run_id != fresh_id:
+        progress_console.print(f"going on with {run_id}", highlight=False)
+    try:
+        perform_run(settings, ledger, request, RunInput(run_id=run_id, device_id=device.id), progress_console)
+    except KeyboardInterrupt:
+        progress_console.print(f"{run_id} stopped; the same command goes on with it", highlight=False)
+        return ExitCode.INTERRUPTED
+    report = _report_of(ledger, run_id)
+    if json:
+        print_json(report)
+    else:
+        print_run_report(report, result_console)
+    shipped = any(op.decision is OpDecision.SHIPPED for op in report.hot_ops)
+    return ExitCode.DONE if shipped else ExitCode.NOT_ACHIEVED
+
+
+def _report_of(ledger: Ledger, run_id: str) -> RunReport:
+    for entry in ledger.runs():
+        if entry.run_id == run_id and entry.report is not None:
+            return entry.report
+    raise RuntimeError(f"{run_id} ended without a report")

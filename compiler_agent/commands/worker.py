@@ -1,0 +1,36 @@
+"""`compiler-agent worker`: serves task queues of a Temporal server."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from compiler_agent.outcome import ExitCode, UserFault, progress_console
+from compiler_agent.settings import read_settings
+from compiler_agent.wiring import QUEUES, queue_services
+from compiler_agent.worker import connect, serve
+
+
+def worker(
+    queue: Annotated[list[str], typer.Option(help=f"Which queues to serve: {', '.join(QUEUES)}.")],
+) -> ExitCode:
+    """Serves task queues until TERM or Ctrl-C; a run starts its own workers, a cluster has them beside it.
+
+    Example: COMPILER_AGENT_TEMPORAL=temporal:7233 compiler-agent worker --queue device
+    """
+    settings = read_settings()
+    if settings.temporal_address is None:
+        raise UserFault("a worker needs a server: set COMPILER_AGENT_TEMPORAL to host:port")
+    unknown = sorted(set(queue) - set(QUEUES))
+    if unknown:
+        raise UserFault(f"unknown queue {', '.join(unknown)}: known are {', '.join(QUEUES)}")
+    address, namespace = settings.temporal_address, settings.temporal_namespace
+    with queue_services(settings, tuple(queue)) as services:
+        names = ", ".join(service.queue for service in services)
+        progress_console.print(f"serving {names} at {address}", highlight=False)
+
+        async def run() -> None:
+            await serve(await connect(address, namespace), services)
+
+        asyncio.run(run())
+    return ExitCode.DONE

@@ -1,0 +1,134 @@
+"""A run on this machine: the workflow server, two workers and the progress display, for as long as one command lives.
+
+The device worker is a process of its own, so that nothing shares an interpreter with a measurement.
+"""
+
+import asyncio
+import contextlib
+import fcntl
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from rich.console import Console
+from temporalio.client import WorkflowFailureError, WorkflowHandle
+from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
+from temporalio.exceptions import ApplicationError
+
+from candidates.ledger.ledger import Ledger
+from candidates.run import RunRequest
+from compiler_agent.child_processes import start_child, stop_child
+from compiler_agent.outcome import UserFault
+from compiler_agent.progress import ProgressDisplay
+from compiler_agent.settings import Settings
+from compiler_agent.temporal_server import temporal_server
+from compiler_agent.worker import connect
+from workflows import queues
+from workflows.payloads import RunInput, ShippedBuild
+from workflows.retries import USER_FAULTS
+from workflows.tuning_run import TuningRun
+
+POLL_S = 0.5
+WORKER_PATIENCE_S = 15.0
+
+
+class RunFailed(Exception):
+    """An activity failed for good, and not by the user's fault; the message names it and the logs."""
+
+
+def perform_run(settings: Settings, ledger: Ledger, request: RunRequest, run: RunInput, console: Console) -> None:
+    """Starts or resumes the run's workflow and returns when it has ended.
+
+    Ctrl-C ends workers and server in order and passes on; the same request afterwards goes on where it was.
+    """
+    with _exclusive(settings.home), temporal_server(settings) as address, _workers(settings, address) as workers:
+        asyncio.run(_follow(settings, ledger, request, run, console, address, workers))
+
+
+async def _follow(
+    settings: Settings,
+    ledger: Ledger,
+    request: RunRequest,
+    run: RunInput,
+    console: Console,
+    address: str,
+    workers: tuple[subprocess.Popen[bytes], ...],
+) -> None:
+    client = await connect(address, settings.temporal_namespace)
+    handle: WorkflowHandle[TuningRun, ShippedBuild] = await client.start_workflow(
+        TuningRun.run,
+        run,
+        id=run.run_id,
+        task_queue=queues.CONTROL,
+        id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
+        id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
+    )
+    ended = asyncio.ensure_future(handle.result())
+    seen = 0
+    with ProgressDisplay(request, console) as display:
+        try:
+            while not ended.done():
+                await asyncio.wait([ended], timeout=POLL_S)
+                for recorded in ledger.progress_after(run.run_id, seen):
+                    seen = recorded.sequence
+                    display.show(recorded.progress)
+                if (dead := [worker for worker in workers if worker.poll() is not None]) and not ended.done():
+                    raise RunFailed(f"a worker ended with status {dead[0].returncode}: see {settings.logs}")
+        finally:
+            ended.cancel()
+    try:
+        await ended
+    except WorkflowFailureError as failure:
+        raise _as_fault(failure, settings.logs) from failure
+
+
+def _as_fault(failure: WorkflowFailureError, logs: Path) -> Exception:
+    cause: BaseException | None = failure
+    while cause is not None:
+        if isinstance(cause, ApplicationError):
+            if cause.type in USER_FAULTS:
+                return UserFault(cause.message)
+            return RunFailed(f"{cause.type}: {cause.message} (logs: {logs})")
+        cause = cause.__cause__
+    return RunFailed(f"{failure.cause or failure} (logs: {logs})")
+
+
+@contextlib.contextmanager
+def _exclusive(home: Path) -> Iterator[None]:
+    """Two runs in one home would share one embedded server's database and one device."""
+    lock = home / "run.lock"
+    with lock.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserFault(f"another run is going on in {home}: wait for it, or set COMPILER_AGENT_HOME") from error
+        yield
+
+
+@contextlib.contextmanager
+def _workers(settings: Settings, address: str) -> Iterator[tuple[subprocess.Popen[bytes], ...]]:
+    environment = os.environ | {
+        "COMPILER_AGENT_HOME": str(settings.home),
+        "COMPILER_AGENT_LEDGER": settings.ledger_url,
+        "COMPILER_AGENT_TEMPORAL": address,
+        "COMPILER_AGENT_TEMPORAL_NAMESPACE": settings.temporal_namespace,
+        # Idle OpenMP threads must sleep: a spinning one takes a core from whatever is measured.
+        "OMP_WAIT_POLICY": "passive",
+    }
+    program = [sys.executable, "-m", "compiler_agent", "worker"]
+    workers = tuple(
+        start_child([*program, *(f"--queue={queue}" for queue in served)], settings.logs / log, environment)
+        for log, served in (
+            ("worker.log", (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP)),
+            ("device-worker.log", ("device",)),
+        )
+    )
+    try:
+        yield workers
+    finally:
+        for worker in workers:
+            worker.terminate()
+        for worker in workers:
+            stop_child(worker, patience_s=WORKER_PATIENCE_S)

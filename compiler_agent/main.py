@@ -1,0 +1,52 @@
+"""The `compiler-agent` command: one sub-command a module in `commands/`."""
+
+import os
+import sys
+import traceback
+
+import click
+import typer
+
+from compiler_agent.commands import bench, builds, doctor, hot_ops, judge, replay, run, task, worker
+from compiler_agent.outcome import ExitCode, progress_console
+from compiler_agent.user_faults import as_user_fault
+
+app = typer.Typer(
+    help="Kernel autotuning by agents, driven by production traffic: from a trace to a faster serving build.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command("run")(run.run)
+app.command("replay")(replay.replay)
+app.command("hot-ops")(hot_ops.hot_ops)
+app.add_typer(task.app, name="task")
+app.command("judge")(judge.judge)
+app.command("bench")(bench.bench)
+app.add_typer(builds.app, name="builds")
+app.command("worker")(worker.worker)
+app.command("doctor")(doctor.doctor)
+
+
+def main() -> None:
+    """Exit codes: 0 done, 1 not achieved, 2 the user's input or machine is at fault, 3 our own failure."""
+    try:
+        code = app(standalone_mode=False) or ExitCode.DONE
+    except click.ClickException as error:
+        error.show()
+        code = ExitCode.USER_FAULT
+    except (KeyboardInterrupt, click.Abort):
+        code = ExitCode.INTERRUPTED
+    except Exception as error:  # noqa: BLE001  (the last line of defence: it decides whose fault it is)
+        fault = as_user_fault(error)
+        if fault is None:
+            traceback.print_exc()
+            code = ExitCode.OUR_FAULT
+        else:
+            progress_console.print(f"[bold red]error:[/] {fault}", highlight=False, soft_wrap=True)
+            code = ExitCode.USER_FAULT
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: libraries with their own threads (torch, Temporal's core) may not survive interpreter shutdown.
+    os._exit(int(code))

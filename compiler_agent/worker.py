@@ -1,0 +1,55 @@
+"""A worker process: serves task queues until it is told to stop."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from temporalio.client import Client
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Worker
+
+from workflows.kernel_search import KernelSearch
+from workflows.queues import CONTROL
+from workflows.ship_winner import ShipWinner
+from workflows.tuning_run import TuningRun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueService:
+    """What a worker does for one task queue."""
+
+    queue: str
+    activities: Sequence[Callable[..., Any]]
+    parallel: int
+    """Activities at once; 1 on a device queue, which is its lease."""
+
+
+async def connect(address: str, namespace: str) -> Client:
+    return await Client.connect(address, namespace=namespace, data_converter=pydantic_data_converter)
+
+
+async def serve(client: Client, services: Sequence[QueueService]) -> None:
+    """Runs until TERM or INT, then lets activities see their cancellation and ends."""
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    async with AsyncExitStack() as workers:
+        for service in services:
+            await workers.enter_async_context(
+                Worker(
+                    client,
+                    task_queue=service.queue,
+                    workflows=[TuningRun, KernelSearch, ShipWinner] if service.queue == CONTROL else [],
+                    activities=service.activities,
+                    activity_executor=ThreadPoolExecutor(service.parallel),
+                    max_concurrent_activities=service.parallel,
+                    graceful_shutdown_timeout=timedelta(seconds=1),
+                )
+            )
+        await stop.wait()
