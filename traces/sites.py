@@ -4,8 +4,11 @@ Three kinds of places: a module (`LlamaRMSNorm`), a function that modules call (
 the run of plain tensor operations between the child modules of a block (`LlamaMLP`: activation times gate).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+
+from traces.model_calls import CallRate, ModelCall
 
 
 class SiteKind(StrEnum):
@@ -33,6 +36,8 @@ class OpSite:
     """Of a REGION site: Python source of `def make_forward(regions): ...`, which returns the block's `forward`
     with every region replaced by a call `regions["region0"](...)`; child modules are called as before, so kernels at
     the children still serve. Needs torch alone."""
+    region_source: str | None = None
+    """Of a REGION site: Python source of `def region(<tensors>): ...`, the block's own operations by torch alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +55,12 @@ class SiteCall:
     tensors: tuple[ObservedTensor, ...]
     """Tensor arguments in order, parameters not among them."""
     calls_per_hour: float
-    calls_per_hour_by_class: dict[str, float] = field(default_factory=dict)
+    """0: a probe of the capture, which no traffic asked for; it only shows which dims may vary."""
+    calls_per_hour_by_class: Mapping[str, float] = field(default_factory=dict)
+    settings: tuple[tuple[str, str], ...] = ()
+    """Arguments that are neither tensors nor defaults, by name; a kernel of tensors alone cannot serve such a call."""
+    sources: Mapping[ModelCall, CallRate] = field(default_factory=dict)
+    """The forward passes of the model that make this call; rates are of this call and sum to `calls_per_hour`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
