@@ -142,6 +142,7 @@ class BubblewrapSession:
         return BubblewrapProcess(tree, FileIO(stdin, "w"), FileIO(stdout, "r"))
 
     def close(self) -> None:
+        """Idempotent."""
         for tree in self._trees:
             tree.kill()
         self._scratch.remove()
@@ -237,10 +238,11 @@ class BubblewrapProcess:
     def involuntary_switches(self) -> int:
         return self._tree.involuntary_switches()
 
-    def kill(self) -> Finished:
+    def kill(self, grace_s: float = 0.0) -> Finished:
+        finished = self._tree.kill(grace_s)
         self.stdin.close()
         self.stdout.close()
-        return self._tree.kill()
+        return finished
 
 
 _NAMESPACES = (

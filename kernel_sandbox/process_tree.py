@@ -83,8 +83,9 @@ class ProcessTree:
         self._watcher.join(seconds)
         return not self._watcher.is_alive()
 
-    def kill(self) -> Finished:
-        """Idempotent; a program that had ended by itself keeps its own ending."""
+    def kill(self, grace_s: float = 0.0) -> Finished:
+        """Idempotent; a program that ended by itself within `grace_s` keeps its own ending."""
+        self._watcher.join(grace_s)
         return self._end(_Cause.REQUEST)
 
     def kill_for_scratch(self) -> Finished:

@@ -67,8 +67,9 @@ class SandboxedProcess(Protocol):
         """How often the program was preempted so far."""
         ...
 
-    def kill(self) -> Finished:
-        """Ends the whole process tree and reaps it; idempotent. Says how it had ended if it had already."""
+    def kill(self, grace_s: float = 0.0) -> Finished:
+        """Ends the whole process tree and reaps it; idempotent. Says how it had ended if it had by itself, for which
+        it gets `grace_s` (a program that closed its output takes a moment to end)."""
         ...
 
 

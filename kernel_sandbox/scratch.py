@@ -68,7 +68,11 @@ class Scratch:
         return total
 
     def remove(self) -> None:
+        """Idempotent."""
+        if self.directory_fd < 0:
+            return
         os.close(self.directory_fd)
+        self.directory_fd = -1
         try:
             shutil.rmtree(self.path)
         except (OSError, RecursionError):

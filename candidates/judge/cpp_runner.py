@@ -1,0 +1,215 @@
+"""CppRunner: calls a C++ kernel in a sandboxed process, over the protocol of kernel_sandbox/runners/cpp_runner.cpp."""
+
+import hashlib
+import os
+import secrets
+import select
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib import resources
+from pathlib import Path
+
+from candidates.candidate import Candidate
+from candidates.kernel_runner import Call, Prepared, RunnerEnded
+from candidates.task import KernelTask
+from kernel_sandbox.arena import Arena, Place, Segment
+from kernel_sandbox.sandbox import Ending, Limits, Sandbox, SandboxedProcess, SandboxError, SandboxSession
+
+LOAD_LIMIT_S = 10.0
+CALL_LIMIT_S = 20.0
+SESSION_LIMIT_S = 900.0
+ENDING_GRACE_S = 2.0
+"""How long a runner that closed its output may take to end by itself, so that we learn how it ended."""
+MEMORY_LIMIT_BYTES = 8 << 30
+
+_REQUEST = struct.Struct("=QIIII")
+_REPLY = struct.Struct("=QQ")
+_HELLO, _PREPARE, _LAY_OUT, _RUN = range(4)
+_OUTPUTS_BIT = 1 << 63
+
+_programs: dict[str, bytes] = {}
+"""The compiled runner by the digest of its source: one compilation a process at most."""
+
+
+class CppRunner:
+    """See KernelRunner. Opened by `open_cpp_runner`."""
+
+    def __init__(
+        self,
+        session: SandboxSession,
+        process: SandboxedProcess,
+        arena: Arena,
+        task: KernelTask,
+        candidate: Candidate,
+    ) -> None:
+        self._session = session
+        self._process = process
+        self._arena = arena
+        self._axes_per_call = len(task.axes)
+        self._tensors_per_call = len(task.inputs) + len(task.outputs)
+        self._has_prepare = candidate.prepare is not None
+        self._stdin_fd = process.stdin.fileno()
+        self._stdout_fd = process.stdout.fileno()
+        os.set_blocking(self._stdin_fd, False)  # a runner that reads nothing must not hold us
+        self._poll = select.poll()
+        self._poll.register(self._stdout_fd, select.POLLIN)
+
+    def await_loading(self) -> None:
+        self._request(_HELLO, [], LOAD_LIMIT_S)
+
+    def prepare(self, parameter_sets: Sequence[tuple[Place, ...]]) -> Prepared:
+        if not self._has_prepare or not parameter_sets:
+            return Prepared(elapsed_ns=0, size_bytes=0)
+        words = [len(parameter_sets), len(parameter_sets[0]), self._arena.used_bytes(Segment.INPUTS)]
+        words += [_word(place) for places in parameter_sets for place in places]
+        started_ns = time.perf_counter_ns()
+        size_bytes = self._request(_PREPARE, words, CALL_LIMIT_S)
+        return Prepared(elapsed_ns=time.perf_counter_ns() - started_ns, size_bytes=size_bytes)
+
+    def lay_out(self, axes: Sequence[int], calls: Sequence[Call]) -> None:
+        if len(axes) != self._axes_per_call or any(len(call.tensors) != self._tensors_per_call for call in calls):
+            raise ValueError(f"the task has {self._axes_per_call} axes and {self._tensors_per_call} tensors a call")
+        words = [self._arena.used_bytes(Segment.INPUTS), self._arena.used_bytes(Segment.OUTPUTS)]
+        words += [len(axes), *axes, len(calls), self._tensors_per_call]
+        for call in calls:
+            words += [call.parameter_set, *map(_word, call.tensors)]
+        self._request(_LAY_OUT, words, CALL_LIMIT_S)
+
+    def run(self, first: int, count: int) -> int:
+        """The clock spans one write and one poll; nothing else happens between its two readings."""
+        nonce = secrets.randbits(64)
+        request = _REQUEST.pack(nonce, _RUN, first, count, 0)
+        stdin_fd, poll, limit_ms = self._stdin_fd, self._poll.poll, CALL_LIMIT_S * 1000
+        started_ns = time.perf_counter_ns()
+        try:
+            os.write(stdin_fd, request)
+        except BrokenPipeError:
+            raise self._ended("the runner ended", grace_s=ENDING_GRACE_S) from None
+        ready = poll(limit_ms)
+        elapsed_ns = time.perf_counter_ns() - started_ns
+        if not ready:
+            raise self._overdue(CALL_LIMIT_S)
+        self._read_reply(nonce)
+        return elapsed_ns
+
+    def freeze(self) -> None:
+        self._process.freeze()
+
+    def thaw(self) -> None:
+        self._process.thaw()
+
+    def involuntary_switches(self) -> int:
+        return self._process.involuntary_switches()
+
+    def close(self) -> None:
+        self._session.close()
+
+    def _request(self, kind: int, words: Sequence[int], limit_s: float) -> int:
+        nonce = secrets.randbits(64)
+        payload = struct.pack(f"={len(words)}Q", *words)
+        self._write(_REQUEST.pack(nonce, kind, 0, 0, len(payload)) + payload, limit_s)
+        if not self._poll.poll(limit_s * 1000):
+            raise self._overdue(limit_s)
+        return self._read_reply(nonce)
+
+    def _write(self, message: bytes, limit_s: float) -> None:
+        deadline_s = time.monotonic() + limit_s
+        rest = memoryview(message)
+        while rest:
+            if not select.select([], [self._stdin_fd], [], max(deadline_s - time.monotonic(), 0))[1]:
+                raise self._overdue(limit_s)
+            try:
+                rest = rest[os.write(self._stdin_fd, rest) :]
+            except BrokenPipeError:
+                raise self._ended("the runner ended", grace_s=ENDING_GRACE_S) from None
+
+    def _read_reply(self, nonce: int) -> int:
+        reply = os.read(self._stdout_fd, _REPLY.size + 1)
+        if not reply:
+            raise self._ended("the runner ended", grace_s=ENDING_GRACE_S)
+        if len(reply) != _REPLY.size or (answer := _REPLY.unpack(reply))[0] != nonce:
+            raise self._ended("the runner answered what it was not asked")
+        value: int = answer[1]
+        return value
+
+    def _ended(self, message: str, grace_s: float = 0.0) -> RunnerEnded:
+        finished = self._process.kill(grace_s)
+        return RunnerEnded(f"{message} ({finished.ending.value} {finished.exit_code})", finished)
+
+    def _overdue(self, limit_s: float) -> RunnerEnded:
+        finished = replace(self._process.kill(), ending=Ending.TIMED_OUT)
+        return RunnerEnded(f"the runner did not answer within {limit_s:g} s", finished)
+
+
+def open_cpp_runner(
+    sandbox: Sandbox,
+    task: KernelTask,
+    candidate: Candidate,
+    artifact: bytes,
+    arena: Arena,
+    core: int | None,
+    threads: int,
+    cache_folder: Path | None = None,
+) -> CppRunner:
+    """A fresh process with the kernel loaded. Raises RunnerEnded when it cannot be, SandboxError for the machine.
+
+    The arena must hold the descriptors' whole life. `cache_folder` keeps the compiled runner between runs of ours.
+    """
+    program = _runner_program(sandbox, cache_folder)
+    session = sandbox.open(
+        Limits(
+            wall_s=SESSION_LIMIT_S,
+            cpu_s=int(SESSION_LIMIT_S) * threads,
+            memory_bytes=MEMORY_LIMIT_BYTES + sum(map(arena.size_bytes, Segment)),
+            processes=threads + 4,
+        )
+    )
+    try:
+        session.put("cpp_runner", program)
+        session.put("kernel.so", artifact)
+        descriptors = [arena.descriptors[segment] for segment in Segment]
+        mapped = [str(word) for segment in Segment for word in (arena.descriptors[segment], arena.size_bytes(segment))]
+        process = session.start(
+            ["/work/cpp_runner", "/work/kernel.so", *mapped, str(threads)],
+            environment={"OMP_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false", "OMP_WAIT_POLICY": "passive"},
+            file_descriptors=descriptors,
+            core=core,
+        )
+        runner = CppRunner(session, process, arena, task, candidate)
+        runner.await_loading()
+    except BaseException:
+        session.close()
+        raise
+    return runner
+
+
+def _runner_program(sandbox: Sandbox, cache_folder: Path | None) -> bytes:
+    source = resources.files("kernel_sandbox.runners").joinpath("cpp_runner.cpp").read_bytes()
+    digest = hashlib.sha256(source).hexdigest()
+    if digest not in _programs:
+        cached = cache_folder / f"cpp_runner-{digest[:16]}" if cache_folder else None
+        if cached is not None and cached.exists():
+            _programs[digest] = cached.read_bytes()
+        else:
+            _programs[digest] = _compile_runner(sandbox, source)
+            if cached is not None:
+                cached.parent.mkdir(parents=True, exist_ok=True)
+                unfinished = cached.with_suffix(f".{os.getpid()}")
+                unfinished.write_bytes(_programs[digest])
+                unfinished.replace(cached)
+    return _programs[digest]
+
+
+def _compile_runner(sandbox: Sandbox, source: bytes) -> bytes:
+    with sandbox.open(Limits()) as session:
+        session.put("cpp_runner.cpp", source)
+        finished = session.run(["g++", "-std=c++20", "-O2", "-o", "cpp_runner", "cpp_runner.cpp"])
+        if finished.exit_code != 0:
+            raise SandboxError(f"cannot compile the C++ runner; is g++ (10 or newer) installed?\n{finished.log}")
+        return session.get("cpp_runner")
+
+
+def _word(place: Place) -> int:
+    return place.offset_bytes | (_OUTPUTS_BIT if place.segment is Segment.OUTPUTS else 0)

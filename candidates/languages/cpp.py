@@ -1,0 +1,158 @@
+"""CppLanguage: kernels in C++ for the CPU, `extern "C"` functions over raw pointers and sizes, one plain .so.
+
+The functions' exact types, for a task, are in `cpp_abi`; `brief` prints them with what an author must know.
+"""
+
+import re
+from pathlib import Path
+
+from candidates.candidate import Candidate, LanguageName
+from candidates.language import BuildRecipe, SourceRefused
+from candidates.languages.cpp_abi import adapter_source, call_signature, prepare_signatures
+from candidates.task import InputRole, InputSpec, KernelTask, TensorSpec
+
+ARTIFACT = "kernel.so"
+
+# No -ffast-math and none of its parts that link a constructor which sets flush-to-zero for the whole serving process.
+FLAGS = (
+    *("-O3", "-march=native", "-std=c++20", "-fopenmp", "-fPIC", "-shared"),
+    *("-fno-math-errno", "-fno-trapping-math", "-fvisibility=default"),
+)
+_HARMLESS_FLAGS = re.compile(
+    r"-O[23]|-std=c\+\+(17|20)|-f(no-)?(unroll-loops|tree-vectorize|tree-slp-vectorize|prefetch-loop-arrays"
+    r"|associative-math|reciprocal-math|signed-zeros|strict-aliasing|peel-loops|split-loops|inline-functions"
+    r"|omit-frame-pointer)|-ffp-contract=(fast|on|off)|-fvect-cost-model=(unlimited|dynamic|cheap|very-cheap)"
+    r"|-mprefer-vector-width=(128|256|512)|-mno-avx512f|-mno-avx2|-falign-(loops|functions)=\d{1,3}"
+    r"|--param=[a-z0-9-]+=\d{1,6}"
+)
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_LAUNCH_VALUE = re.compile(r"-?[0-9][0-9.eE+-]*|[A-Za-z_][A-Za-z0-9_]*")
+_HEADER_LINE = re.compile(r"//\s*(entry|prepare|launch|flags):\s*(.*?)\s*")
+
+
+class CppLanguage:
+    name = LanguageName.CPP
+
+    def build_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
+        """Launch parameters become macros: `{"tile": 8}` is `-Dtile=8`."""
+        for entry in filter(None, (candidate.entry, candidate.prepare)):
+            if not _IDENTIFIER.fullmatch(entry) or entry.startswith("compiler_agent_"):
+                raise SourceRefused(
+                    f"{entry!r} cannot name an entry: use a C identifier without prefix compiler_agent_"
+                )
+        for flag in candidate.build_flags:
+            if not _HARMLESS_FLAGS.fullmatch(flag):
+                raise SourceRefused(f"build flag {flag!r} is not allowed; these are: {_HARMLESS_FLAGS.pattern}")
+        for name, value in candidate.launch_parameters.items():
+            if not _IDENTIFIER.fullmatch(name) or not _LAUNCH_VALUE.fullmatch(str(value)):
+                raise SourceRefused(f"launch parameter {name}={value} is not an identifier with a number or identifier")
+        macros = (f"-D{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
+        return BuildRecipe(
+            files={
+                "candidate.cpp": candidate.source.encode(),
+                "adapter.cpp": adapter_source(task, candidate.entry, candidate.prepare).encode(),
+            },
+            commands=(("g++", *FLAGS, *candidate.build_flags, *macros, "-o", ARTIFACT, "adapter.cpp"),),
+            artifact=ARTIFACT,
+        )
+
+    def parse(self, path: Path) -> Candidate:
+        """A .cpp file; its leading comment lines may say, each at most once and all optional:
+
+        // entry: kernel            the function to call (default `kernel`)
+        // prepare: pack            the function that repacks parameters (default none)
+        // launch: tile=8 rows=4    macros for the compiler
+        // flags: -funroll-loops    flags added to the recipe
+        """
+        source = path.read_text(encoding="utf-8")
+        header: dict[str, str] = {}
+        for number, line in enumerate(source.splitlines(), start=1):
+            if not line.startswith("//"):
+                break
+            if found := _HEADER_LINE.fullmatch(line):
+                key, value = found.groups()
+                if key in header:
+                    raise ValueError(f"{path}:{number}: a second `{key}:` line")
+                if not value:
+                    raise ValueError(f"{path}:{number}: `{key}:` says nothing")
+                header[key] = value
+                if key == "launch" and not all(re.fullmatch(r"\w+=\S+", item) for item in value.split()):
+                    raise ValueError(f"{path}:{number}: launch parameters are written name=value")
+        if not source.strip():
+            raise ValueError(f"{path}:1: the file is empty")
+        launch = dict(item.split("=", 1) for item in header.get("launch", "").split())
+        return Candidate(
+            language=LanguageName.CPP,
+            source=source,
+            entry=header.get("entry", "kernel"),
+            prepare=header.get("prepare"),
+            launch_parameters={name: _number_or_text(value) for name, value in launch.items()},
+            build_flags=tuple(header.get("flags", "").split()),
+        )
+
+    def brief(self, task: KernelTask) -> str:
+        weights = "\n".join(
+            f"- {workload.name}: {workload.calls_per_hour:.6g} calls per hour" for workload in task.public_workloads
+        )
+        parameters = task.inputs_of(InputRole.PARAMETER)
+        return _BRIEF.format(
+            op=task.op,
+            reference=task.reference.strip(),
+            signature=call_signature(task, "kernel", has_prepared=False, comment=_describe_tensor),
+            prepared=call_signature(task, "kernel", has_prepared=True, comment=_describe_tensor),
+            prepare="\n".join(prepare_signatures(task, "pack")) if parameters else "(this task has no parameters)",
+            threads=task.threads,
+            scaled_error=task.error_bound.factor * task.error_bound.scaled_error,
+            flags=" ".join(FLAGS),
+            weights=weights,
+        )
+
+
+def _describe_tensor(spec: TensorSpec) -> str:
+    shape = ", ".join(map(str, spec.shape))
+    layout = "row-major" if spec.dim_order == tuple(range(len(spec.shape))) else f"dims in memory {spec.dim_order}"
+    role = spec.role.value if isinstance(spec, InputSpec) else "output, to be written in full"
+    return f"[{shape}] {spec.element_type.value}, {layout}, {role}"
+
+
+def _number_or_text(text: str) -> int | float | str:
+    for convert in (int, float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text
+
+
+_BRIEF = """\
+Write a C++20 kernel for the op {op}, faster than PyTorch on the shapes below. It replaces this function:
+
+{reference}
+
+Define exactly this function (an optional first comment line `// entry: NAME` gives it another name):
+
+{signature}
+
+If weights are better read in another layout, add `// prepare: pack` at the top of the file and define
+
+{prepare}
+
+which run once per session; `prepared` is 64-byte aligned and of the size that you returned, and the kernel becomes
+
+{prepared}
+
+Rules
+- bfloat16 and float16 are passed as their bits in uint16_t, bool as uint8_t (0 or 1). Tensors are dense and start at
+  multiples of 64 bytes.
+- Inputs are read-only memory except states, which you update in place. Write every element of every output.
+- The result of each element may differ from exact arithmetic by {scaled_error:.3g} of the largest magnitude in its row
+  (last dim) plus one unit in the last place of the output's type. Two calls on equal inputs must agree bit for bit.
+- omp_get_max_threads() is {threads}. Use OpenMP for threads, nothing else; create no process, open no file for writing,
+  change no signal, limit or affinity. All work must be done when the function returns.
+- Built by: g++ {flags}
+  Further flags go to a comment line `// flags: -funroll-loops`, macros to `// launch: tile=8`.
+
+Shapes, weighted by how often production calls them:
+{weights}
+Other shapes of the same kind are judged too.
+"""
