@@ -45,6 +45,24 @@ class _Bucket:
         self.weighted_decode_s = 0.0
         self.tokens_by_class = [0] * classes
 
+    def take_in(self, other: "_Bucket") -> None:
+        for name in self.__slots__:
+            if name != "tokens_by_class":
+                setattr(self, name, getattr(self, name) + getattr(other, name))
+        self.tokens_by_class = [
+            mine + theirs for mine, theirs in zip(self.tokens_by_class, other.tokens_by_class, strict=True)
+        ]
+
+
+def _are_neighbours(kind: Kind, other: Kind) -> bool:
+    has_prefill, size, *rest = kind
+    other_has_prefill, other_size, *other_rest = other
+    if has_prefill != other_has_prefill or (size == FULL_STEP) != (other_size == FULL_STEP):
+        return False
+    if has_prefill and rest[-1] != other_rest[-1]:
+        return False
+    return all(abs(mine - theirs) <= 1 for mine, theirs in zip(kind, other, strict=True))
+
 
 class StepBuckets:
     def __init__(self, *, workload_classes: Sequence[str], max_batched_tokens: int) -> None:
@@ -105,11 +123,25 @@ class StepBuckets:
         return bucket
 
     def largest(self, limit: int) -> tuple[EngineStep, ...]:
-        """The `limit` buckets that take most time, the one with the most first."""
-        ordered = sorted(self._buckets.items(), key=lambda item: (-item[1].duration_s, item[0]))
-        return tuple(self._engine_step(bucket) for _, bucket in ordered[:limit])
+        """At most `limit` steps, the one that takes most time first.
 
-    def _engine_step(self, bucket: _Bucket) -> EngineStep:
+        The buckets that take least time join the largest neighbour, one power of two away at most; those without one
+        are left out.
+        """
+        ordered = sorted(self._buckets.items(), key=lambda item: (-item[1].duration_s, item[0]))
+        kept = {kind: [bucket] for kind, bucket in ordered[:limit]}
+        for kind, bucket in ordered[limit:]:
+            for other, members in kept.items():
+                if _are_neighbours(kind, other):
+                    members.append(bucket)
+                    break
+        steps = (self._engine_step(members) for members in kept.values())
+        return tuple(sorted(steps, key=lambda step: -step.duration_s))
+
+    def _engine_step(self, members: Sequence[_Bucket]) -> EngineStep:
+        bucket = _Bucket(len(self._workload_classes))
+        for member in members:
+            bucket.take_in(member)
         duration_s = bucket.duration_s
         decode_s = bucket.weighted_decode_s
         tokens = sum(bucket.tokens_by_class)
