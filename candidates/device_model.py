@@ -67,7 +67,7 @@ def engine_settings(engine: EngineName, shape: ModelShape, memory_bytes: int) ->
     """How an engine would be configured on a CPU device: short chunks, few sequences, a quarter of memory for KV."""
     kv_capacity_tokens = int(memory_bytes * KV_SHARE_OF_MEMORY / shape.kv_bytes_per_token)
     return EngineSettings(
-        name=engine, max_batched_tokens=512, max_sequences=16, kv_capacity_tokens=max(kv_capacity_tokens, 1024)
+        name=engine, max_batched_tokens=512, max_sequences=16, kv_capacity_tokens=max(kv_capacity_tokens, shape.window_tokens)
     )
 
 

@@ -1,5 +1,6 @@
 """Measurement: paired ratios of a candidate to its best baseline, per workload and weighted by traffic."""
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -65,3 +66,7 @@ class Measurement(Record):
     prepare_us: float = Field(ge=0, default=0.0)
     prepared_bytes: int = Field(ge=0, default=0)
     wall_s: float = Field(ge=0)
+
+    def heaviest(self, calls_per_hour: Mapping[str, float]) -> WorkloadMeasurement:
+        """The workload in which traffic spends most time, with the candidate."""
+        return max(self.workloads, key=lambda w: (calls_per_hour.get(w.workload, 0.0) * w.candidate_us, w.workload))

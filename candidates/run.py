@@ -9,8 +9,11 @@ from candidates.hot_ops import HotOp
 from candidates.measurement import Baseline, Interval
 from candidates.promotion import EndToEnd, Gate
 from candidates.record import Record, digest_of
+from candidates.serving_build.manifest import InstallationSite
 from candidates.task import SiteLevel
+from traces.replay.report import ReplayReport
 from traces.replay.settings import EngineName
+from traces.replay.step import EngineStep
 
 
 class RunRequest(Record):
@@ -76,19 +79,6 @@ class Progress(Record):
     message: str
 
 
-class KernelSite(Record):
-    """Where the kernel of a task is installed: `traces.sites.OpSite` as it is kept and shipped."""
-
-    task_id: str
-    op: str
-    kind: Literal["module", "function", "region"]
-    pattern: str
-    module_paths: tuple[str, ...]
-    function: str | None
-    region: str | None
-    block_source: str | None
-
-
 class Ranking(Record):
     """Hot ops of a run, largest recoverable share first, with the share of device time that they cover."""
 
@@ -96,11 +86,27 @@ class Ranking(Record):
     threads: int = Field(ge=1)
     eager_decode_us_by_threads: dict[int, float]
     hot_ops: tuple[HotOp, ...]
-    sites: tuple[KernelSite, ...]
+    sites: dict[str, InstallationSite]
+    """Where the kernel of a task goes, by task id."""
     rank_correlation: dict[str, float]
     """Spearman correlation of the ops' shares between two workload classes, by `class~class`."""
     unmatched: dict[str, int]
     """Calls that no task serves, by reason."""
+
+
+class ReplayRecord(Record):
+    """What the replay of a run's traffic gave: its report, and the engine steps that stand for it."""
+
+    report: ReplayReport
+    steps: tuple[EngineStep, ...]
+    span_s: float = Field(gt=0)
+    covered_share: float = Field(ge=0, le=1)
+    """Of the replay's time, by these steps."""
+
+
+class BuildRecord(Record):
+    id: str
+    path: str
 
 
 class OpDecision(StrEnum):
@@ -150,7 +156,7 @@ class RunReport(Record):
     """What `compiler-agent run --json` prints."""
 
     run_id: str
-    replay: dict[str, object]
+    replay: ReplayReport
     coverage: float
     rank_correlation: dict[str, float]
     hot_ops: tuple[OpReport, ...]

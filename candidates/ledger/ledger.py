@@ -6,7 +6,7 @@ retry. It keeps no judgement of its own; decisions are pure functions elsewhere.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from candidates.agent import Attempt
 from candidates.candidate import Candidate
 from candidates.device import DeviceCeilings, DeviceFingerprint
+from candidates.device_model import DeviceModel
 from candidates.ledger.tables import (
     ApprovalRow,
     ArtifactRow,
@@ -39,7 +40,7 @@ from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import PromotionDecision
 from candidates.record import Record
-from candidates.run import Progress, RunReport, RunRequest, SearchEnd
+from candidates.run import BuildRecord, Progress, RunReport, RunRequest, SearchEnd
 from candidates.task import KernelTask
 
 R = TypeVar("R", bound=Record)
@@ -88,6 +89,13 @@ class Ledger:
 
     def run_request(self, run_id: str) -> RunRequest:
         return self._one(RunRequest, select(RunRow).where(RunRow.run_id == run_id), f"run {run_id}")
+
+    def run_age_s(self, run_id: str) -> float:
+        """Seconds since the run began."""
+        with Session(self._engine) as session:
+            began = session.scalars(select(RunRow.recorded_at).where(RunRow.run_id == run_id)).one()
+        # SQLite gives the server's UTC time without its zone.
+        return (datetime.now(UTC) - began.replace(tzinfo=began.tzinfo or UTC)).total_seconds()
 
     def end_run(self, report: RunReport) -> None:
         self._insert(RunEndRow(run_id=report.run_id, record=_json(report)))
@@ -142,6 +150,13 @@ class Ledger:
     def ceilings(self, device_id: str, threads: int) -> DeviceCeilings | None:
         key = _ceilings_key(device_id, threads)
         return self._maybe(DeviceCeilings, select(DeviceRow).where(DeviceRow.device_id == key))
+
+    def put_device_model(self, device_id: str, model_digest: str, device_model: DeviceModel) -> None:
+        self._insert(DeviceRow(device_id=_device_model_key(device_id, model_digest), record=_json(device_model)))
+
+    def device_model(self, device_id: str, model_digest: str) -> DeviceModel | None:
+        key = _device_model_key(device_id, model_digest)
+        return self._maybe(DeviceModel, select(DeviceRow).where(DeviceRow.device_id == key))
 
     # Tasks and candidates
 
@@ -233,8 +248,11 @@ class Ledger:
     def promotions(self, run_id: str) -> tuple[PromotionDecision, ...]:
         return self._all(PromotionDecision, select(PromotionRow).where(PromotionRow.run_id == run_id))
 
-    def put_build(self, run_id: str, build_id: str, record: Record) -> None:
-        self._insert(BuildRow(run_id=run_id, build_id=build_id, record=_json(record)))
+    def put_build(self, run_id: str, build: BuildRecord) -> None:
+        self._insert(BuildRow(run_id=run_id, build_id=build.id, record=_json(build)))
+
+    def build_of(self, run_id: str) -> BuildRecord | None:
+        return self._maybe(BuildRecord, select(BuildRow).where(BuildRow.run_id == run_id))
 
     def put_approval(self, build_id: str, record: Record) -> None:
         self._insert(ApprovalRow(build_id=build_id, record=_json(record)))
@@ -277,6 +295,10 @@ def _json(record: Record) -> dict[str, Any]:
 
 def _ceilings_key(device_id: str, threads: int) -> str:
     return f"{device_id}/ceilings/{threads}"
+
+
+def _device_model_key(device_id: str, model_digest: str) -> str:
+    return f"{device_id}/model/{model_digest[:16]}"
 
 
 def _is_repetition(error: IntegrityError) -> bool:

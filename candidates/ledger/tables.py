@@ -52,7 +52,7 @@ class StageRow(Fact):
 
 class DeviceRow(Fact):
     __tablename__ = "devices"
-    device_id: Mapped[str] = mapped_column(String(64), unique=True)
+    device_id: Mapped[str] = mapped_column(String(96), unique=True)
 
 
 class TaskRow(Fact):

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from traces.sample import SAMPLE_PATH
 
 from candidates.ceilings import fingerprint_device
 from candidates.ledger.ledger import Ledger
@@ -18,6 +17,7 @@ from compiler_agent.report import print_run_report
 from compiler_agent.settings import read_settings
 from traces.formats.read import read_trace
 from traces.replay.settings import EngineName
+from traces.sample import SAMPLE_PATH
 from traces.served_model import DEFAULT_MODEL, open_model
 from workflows.payloads import RunInput
 

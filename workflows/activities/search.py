@@ -4,13 +4,13 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from candidates.builder import Builder
+from candidates.judge.judge import Judge
 from temporalio import activity
 
 from candidates.agent import Attempt, Budget, KernelAgent, Stop
 from candidates.benchmark.benchmark import Benchmark
-from candidates.builder import Builder
 from candidates.candidate import Proposal
-from candidates.judge.judge import Judge
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Decision, Measurement
@@ -171,9 +171,7 @@ class DeviceSearchActivities:
         failed = ", ".join(gate.name for gate in promotion.gates if not gate.passed)
         return ended("undecided", candidate_id, f"not passed: {failed}")
 
-    def _measure(
-        self, run_id: str, task: KernelTask, attempt: Attempt, stage: MeasurementStage
-    ) -> Measurement | None:
+    def _measure(self, run_id: str, task: KernelTask, attempt: Attempt, stage: MeasurementStage) -> Measurement | None:
         """None: the candidate was caught cheating on the clock."""
         candidate = attempt.proposal.candidate
         known = self._ledger.measurement(run_id, task.id, candidate.id, stage)

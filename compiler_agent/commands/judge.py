@@ -1,0 +1,86 @@
+"""`compiler-agent judge`: is this kernel right?"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from candidates.candidate import Candidate
+from candidates.verdict import Accepted, NeedsDevice, Rejected, Verdict
+from compiler_agent.commands.task import find_task
+from compiler_agent.machine import require_machine
+from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
+from compiler_agent.settings import read_settings
+from compiler_agent.wiring import LANGUAGES, open_workbench
+
+
+def judge(
+    task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
+    candidate: Annotated[Path, typer.Argument(help="A candidate file, such as kernel.cpp.")],
+    seed: Annotated[int | None, typer.Option(help="Repeat a judgement with its seed.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+) -> ExitCode:
+    """Builds a kernel in the sandbox, runs it there on secret inputs, and compares with float64.
+
+    Example: compiler-agent judge 3f2a kernel.cpp
+    """
+    settings = read_settings()
+    require_machine(settings)
+    with open_workbench(settings) as bench:
+        found = find_task(bench.ledger, task)
+        parsed = parse_candidate(candidate)
+        built = bench.builder.build(found, parsed)
+        verdict = built if isinstance(built, Rejected) else bench.judge.judge(found, parsed, built, seed)
+    if json:
+        print_json({"task": found.id, "candidate": parsed.id, "verdict": verdict_document(verdict)})
+    else:
+        print_verdict(verdict)
+    return ExitCode.DONE if isinstance(verdict, Accepted) else ExitCode.NOT_ACHIEVED
+
+
+def parse_candidate(path: Path) -> Candidate:
+    """The candidate in a file, its language told by the ending."""
+    for language in LANGUAGES.values():
+        if path.suffix == f".{language.name.value}":
+            try:
+                return language.parse(path)
+            except FileNotFoundError as error:
+                raise UserFault(f"no candidate at {path}") from error
+            except (ValueError, OSError) as error:
+                raise UserFault(str(error)) from error
+    endings = ", ".join(f".{name}" for name in LANGUAGES)
+    raise UserFault(f"{path}: no language has the ending {path.suffix!r}; known are {endings}")
+
+
+def verdict_document(verdict: Verdict) -> dict[str, object]:
+    """The same keys whatever the outcome."""
+    nothing: dict[str, object] = {"reason": None, "workload": None, "evidence": None, "seed": None}
+    return nothing | verdict.model_dump(mode="json")
+
+
+def print_verdict(verdict: Verdict) -> None:
+    match verdict:
+        case Accepted():
+            result_console.print(
+                f"[bold green]accepted[/]: {verdict.calls_checked} calls, worst error "
+                f"{verdict.worst_error_in_bounds:.0%} of its bound (seed {verdict.seed})",
+                highlight=False,
+            )
+        case Rejected():
+            evidence, worst = verdict.evidence, verdict.evidence.worst
+            result_console.print(
+                f"[bold red]rejected[/]: {verdict.reason.value} on {verdict.workload or 'no workload'} "
+                f"(seed {verdict.seed})\n{evidence.message}",
+                highlight=False,
+            )
+            if worst is not None:
+                result_console.print(
+                    f"{worst.output}{list(worst.index)}: expected {worst.expected}, got {worst.got}, "
+                    f"bound {worst.bound}",
+                    highlight=False,
+                    markup=False,
+                )
+            if evidence.log_tail:
+                result_console.print(evidence.log_tail, highlight=False, markup=False)
+        case NeedsDevice():
+            result_console.print(f"needs a device: {verdict.target}", highlight=False)

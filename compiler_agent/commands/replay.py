@@ -1,0 +1,76 @@
+"""`compiler-agent replay`: a traffic trace through a model of a serving engine."""
+
+from pathlib import Path
+from typing import Annotated
+
+import psutil
+import typer
+
+from candidates.device_model import engine_settings, step_cost_model
+from compiler_agent.device import known_device_model
+from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
+from compiler_agent.settings import read_settings
+from traces.formats.read import read_trace
+from traces.replay.replay import replay_trace
+from traces.replay.report import Distribution, ReplayReport
+from traces.replay.settings import EngineName
+from traces.served_model import DEFAULT_MODEL, open_model
+
+
+def replay(
+    trace: Annotated[list[Path], typer.Argument(help="Traffic trace; several are merged by arrival.")],
+    model: Annotated[str, typer.Option(help="A local Hugging Face folder, or the embedded default.")] = DEFAULT_MODEL,
+    engine: Annotated[EngineName, typer.Option(help="How the engine forms steps.")] = "sglang",
+    utilisation: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of time the device is busy.")] = 0.8,
+    workload_class: Annotated[str | None, typer.Option(help="What to call this traffic.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+) -> ExitCode:
+    """Replays a trace through continuous batching, chunked prefill and a prefix cache; prints how users fared.
+
+    Example: compiler-agent replay requests.jsonl --engine vllm --utilisation 0.6
+    """
+    settings = read_settings()
+    read = read_trace(trace, workload_class=workload_class)
+    served = open_model(model, settings.home)
+    device = known_device_model(settings, served, progress_console)
+    replayed = replay_trace(
+        read,
+        step_cost_model(served.shape, device),
+        engine_settings(engine, served.shape, psutil.virtual_memory().total),
+        max_context_tokens=served.shape.window_tokens,
+        utilisation=utilisation,
+        limit=limit,
+    )
+    if json:
+        print_json(replayed.report)
+        return ExitCode.DONE
+    print_replay(replayed.report)
+    result_console.print(
+        f"{len(replayed.steps)} kinds of steps stand for {replayed.coverage:.1%} of the device's time", highlight=False
+    )
+    return ExitCode.DONE
+
+
+def print_replay(report: ReplayReport) -> None:
+    requests = report.requests
+    lines = [
+        f"requests: {requests.read} read, {requests.kept} kept, {sum(requests.dropped.values())} dropped "
+        f"{requests.dropped or ''}, {requests.truncated} cut to {report.max_context_tokens} tokens",
+        f"engine {report.engine.name}, utilisation {report.utilisation:.2f}, arrivals x {report.arrival_scale:.3g}",
+        f"prefix hit rate {report.prefix_hit_rate:.1%}"
+        if report.has_prefix_identity
+        else "no prefix identity in trace",
+        f"throughput {report.throughput_tokens_per_s:.1f} tokens/s, goodput {report.goodput_tokens_per_s:.1f} tokens/s",
+        _spread("TTFT", report.ttft_s),
+        _spread("TPOT", report.tpot_s),
+        _spread("latency", report.latency_s),
+        f"{report.steps} steps of {report.distinct_steps} kinds, replayed in {report.wall_s:.1f} s",
+    ]
+    result_console.print("\n".join(lines), highlight=False)
+
+
+def _spread(name: str, spread: Distribution | None) -> str:
+    if spread is None:
+        return f"{name}: none"
+    return f"{name}: mean {spread.mean:.3f} s, p50 {spread.p50:.3f}, p90 {spread.p90:.3f}, p99 {spread.p99:.3f}"

@@ -1,0 +1,90 @@
+import pytest
+from sqlalchemy.exc import IntegrityError
+
+from candidates.agent import Attempt
+from candidates.candidate import Candidate, Proposal
+from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.run import Progress, RunRequest, Stage
+from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
+from candidates.verdict import Accepted, EvidenceKind
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    return Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+
+
+REQUEST = RunRequest(traces=("/t.jsonl",), trace_digest="0" * 64, model="m")
+TASK = KernelTask(
+    op="Double",
+    site="model.layers.*.double",
+    level="leaf",
+    reference="def reference(x):\n    return x + x\n",
+    inputs=(InputSpec(name="x", element_type="float32", shape=("rows", 8), dim_order=(0, 1), role="activation"),),
+    outputs=(TensorSpec(name="out0", element_type="float32", shape=("rows", 8), dim_order=(0, 1)),),
+    axes=("rows",),
+    workloads=(Workload(axes={"rows": 4}, calls_per_hour=10.0),),
+    error_bound=ErrorBound(scaled_error=0.0),
+    device_id="cpu-0",
+)
+
+
+def _attempt(source: str) -> Attempt:
+    candidate = Candidate(language="cpp", source=source)
+    verdict = Accepted(evidence=EvidenceKind.NATIVE, seed=1, calls_checked=1, worst_error_in_bounds=0.0)
+    return Attempt(proposal=Proposal(candidate=candidate, agent="search"), verdict=verdict)
+
+
+def test_an_equal_request_finds_its_unfinished_run(ledger):
+    assert ledger.open_run(REQUEST, "run-1") == "run-1"
+    assert ledger.open_run(REQUEST, "run-2") == "run-1"
+    other = REQUEST.model_copy(update={"model": "another"})
+    assert ledger.open_run(other, "run-3") == "run-3"
+    assert ledger.run_request("run-1") == REQUEST
+
+
+def test_writing_a_fact_twice_is_writing_it_once(ledger):
+    ledger.open_run(REQUEST, "run-1")
+    ledger.put_task(TASK)
+    ledger.put_task(TASK)
+    attempt = _attempt("void kernel() {}")
+    ledger.put_candidate(attempt.proposal.candidate)
+    for _ in range(2):
+        ledger.put_attempt("run-1", TASK.id, attempt)
+    assert ledger.attempts("run-1", TASK.id) == (attempt,)
+    assert ledger.tasks() == (TASK,)
+
+
+def test_refuses_an_attempt_at_a_task_that_it_does_not_know(ledger):
+    ledger.open_run(REQUEST, "run-1")
+    attempt = _attempt("void kernel() {}")
+    ledger.put_candidate(attempt.proposal.candidate)
+    with pytest.raises(IntegrityError):
+        ledger.put_attempt("run-1", "no such task", attempt)
+
+
+def test_finds_a_task_by_the_start_of_its_id(ledger):
+    ledger.put_task(TASK)
+    assert ledger.task(TASK.id[:8]) == TASK
+    with pytest.raises(LedgerError, match="is not in the ledger"):
+        ledger.task("zz")
+
+
+def test_an_id_prefix_with_a_wildcard_matches_nothing(ledger):
+    ledger.put_task(TASK)
+    with pytest.raises(LedgerError):
+        ledger.task("%")
+
+
+def test_progress_is_read_on_from_where_a_reader_was(ledger):
+    ledger.open_run(REQUEST, "run-1")
+    ledger.add_progress("run-1", Progress(stage=Stage.REPLAY, message="first"))
+    first = ledger.progress_after("run-1", 0)
+    ledger.add_progress("run-1", Progress(stage=Stage.REPLAY, message="second"))
+    assert [p.progress.message for p in ledger.progress_after("run-1", first[-1].sequence)] == ["second"]
+
+
+def test_two_processes_may_write_one_ledger(tmp_path):
+    url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    Ledger(url).open_run(REQUEST, "run-1")
+    assert [entry.run_id for entry in Ledger(url).runs()] == ["run-1"]
