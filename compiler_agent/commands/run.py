@@ -17,7 +17,7 @@ from compiler_agent.report import print_run_report
 from compiler_agent.settings import read_settings
 from traces.formats.read import read_trace
 from traces.replay.settings import EngineName
-from traces.sample import SAMPLE_PATH
+from traces.sample import SAMPLE_TRACE
 from traces.served_model import DEFAULT_MODEL, open_model
 from workflows.payloads import RunInput
 
@@ -48,7 +48,7 @@ def run(
     Without options: the project's sample traffic on SmolLM2-135M-Instruct. Ctrl-C stops it; the same command goes on.
     """
     settings = read_settings()
-    paths = tuple(path.absolute() for path in trace or [SAMPLE_PATH])
+    paths = tuple(path.absolute() for path in trace or [SAMPLE_TRACE])
     read = read_trace(paths, workload_class=workload_class)
     progress_console.print(
         f"read {read.counts.read} requests ({read.format}): kept {read.counts.kept}, "
