@@ -1,6 +1,7 @@
 """Manifest: what a serving build holds, where each kernel goes, and for which calls."""
 
 import math
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field, model_validator
@@ -41,16 +42,16 @@ class InstallationSite(Record):
     function: str | None = None
     region: str | None = None
     block_source: str | None = None
-    region_references: dict[str, str] = Field(default_factory=dict)
-    """Of a REGION site: reference source of every region of the block, by name; serves what the kernels do not."""
+    region_sources: dict[str, str] = Field(default_factory=dict)
+    """Of a REGION site: `def region(...)` of every region of the block, by name; serves what the kernels do not."""
 
     @model_validator(mode="after")
     def _is_complete(self) -> "InstallationSite":
         match self.kind:
             case SiteKind.FUNCTION if self.function is None:
                 raise ValueError("a function site needs the function's dotted path")
-            case SiteKind.REGION if self.block_source is None or self.region not in self.region_references:
-                raise ValueError(f"region site {self.region} needs its block's source and its reference")
+            case SiteKind.REGION if self.block_source is None or self.region not in self.region_sources:
+                raise ValueError(f"region site {self.region} needs the source of its block and of its own operations")
             case SiteKind.MODULE | SiteKind.REGION if not self.module_paths:
                 raise ValueError(f"{self.kind} site without module paths")
             case _:
@@ -86,14 +87,22 @@ class Manifest(Record):
     """sha256 (hex) of every other file of the build, by its path within the build."""
 
 
-def site_of(site: OpSite, region_references: dict[str, str] | None = None) -> InstallationSite:
+def site_of(site: OpSite, sites: Iterable[OpSite]) -> InstallationSite:
+    """Where a kernel for `site` goes; `sites` are all of the model, among them the other regions of its block."""
+    siblings = [
+        other
+        for other in sites
+        if other.kind is SiteKind.REGION is site.kind
+        and other.module_paths == site.module_paths
+        and other.block_source == site.block_source
+    ]
     return InstallationSite(
         kind=site.kind,
-        module_paths=site.module_paths,
+        module_paths=() if site.kind is SiteKind.FUNCTION else site.module_paths,
         function=site.function,
         region=site.region,
         block_source=site.block_source,
-        region_references=region_references or {},
+        region_sources={other.region or "": other.region_source or "" for other in siblings},
     )
 
 

@@ -399,9 +399,11 @@ _libraries: list[torch.library.Library] = []
 
 def _argument_names(original: _Forward, count: int) -> list[str]:
     """Names under which the first `count` arguments may be given; shorter than `count` where they have none."""
-    positional = (inspect.Parameter.POSITIONAL_OR_KEYWORD,)
-    parameters = inspect.signature(original).parameters.values()
-    return [parameter.name for parameter in parameters if parameter.kind in positional][:count]
+    try:
+        parameters = inspect.signature(original).parameters.values()
+    except ValueError:
+        return []  # some functions written in C have no signature
+    return [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][:count]
 
 
 class Installation:
@@ -480,10 +482,8 @@ class Installation:
         regions: dict[str, _Forward] | None = getattr(module.forward, "regions", None)
         if regions is not None:
             return regions
-        regions = {name: _reference(source) for name, source in site["region_references"].items()}
-        namespace: dict[str, Any] = {"torch": torch}
-        exec(compile(site["block_source"], f"<{site['region']}>", "exec"), namespace)
-        rebuilt = namespace["make_forward"](regions)
+        regions = {name: _define(source, "region") for name, source in site["region_sources"].items()}
+        rebuilt = _define(site["block_source"], "make_forward")(regions)
 
         def forward(*arguments: Any, **keywords: Any) -> Any:
             return rebuilt(module, *arguments, **keywords)
@@ -506,11 +506,12 @@ class Installation:
         self._undo.append(undo)
 
 
-def _reference(source: str) -> _Forward:
+def _define(source: str, name: str) -> _Forward:
+    """The function `name` of a source that came, verified, with the build."""
     namespace: dict[str, Any] = {"torch": torch}
-    exec(compile(source, "<reference>", "exec"), namespace)
-    reference: _Forward = namespace["reference"]
-    return reference
+    exec(compile(source, f"<{name}>", "exec"), namespace)
+    function: _Forward = namespace[name]
+    return function
 
 
 def _find_function(path: str) -> tuple[Any, str]:

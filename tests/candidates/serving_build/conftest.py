@@ -249,7 +249,7 @@ def swiglu(ship: Ship) -> ShippedKernel:
         module_paths=layer_paths("mlp"),
         region="region0",
         block_source=MLP_BLOCK,
-        region_references={"region0": SWIGLU_REFERENCE},
+        region_sources={"region0": SWIGLU_REFERENCE.replace("def reference", "def region")},
     )
     return ship(task, SWIGLU, site)
 

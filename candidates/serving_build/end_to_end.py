@@ -1,0 +1,149 @@
+"""End to end: the served model with and without a build, in two sandboxed processes, over the traffic's steps."""
+
+import itertools
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from candidates.promotion import EndToEnd, PathName
+from candidates.serving_build.build import read_build
+from candidates.serving_build.prompts import PROMPTS
+from candidates.serving_build.quality import CHUNK_TOKENS, QualityPlan, measure_quality
+from candidates.serving_build.served_process import ModelFiles, ProcessSpec, ServedProcess, ServedProcessLate
+from candidates.serving_build.speed import Pairs, Stratum, choose_strata, ratio, speedup, time_alone, time_pairs
+from kernel_sandbox.sandbox import Sandbox
+from traces.replay.step import EngineStep
+
+LEAST_SPEED_S = 10.0
+"""Pairs get at least this, however long the quality took."""
+GRACE_S = 600.0
+"""Beyond its time a process is stuck."""
+
+
+def measure_end_to_end(
+    sandbox: Sandbox,
+    model: ModelFiles,
+    build_folder: Path,
+    steps: Sequence[EngineStep],
+    *,
+    threads: int,
+    seconds: float,
+    compile_seconds: float = 0.0,
+    prompts: Sequence[Sequence[int]] | None = None,
+    plan: QualityPlan | None = None,
+    seed: int = 0,
+) -> EndToEnd:
+    """Quality first, then pairs for what is left of `seconds`; `compile_seconds` more for the torch.compiled model.
+
+    `prompts` are token ids; by default the project's own texts in the model's tokens. Raises ServedProcessEnded when
+    a process crashes or leaves nonsense (the build is at fault if it is the patched one), BuildRefused for a changed
+    build, ValueError for prompts that are too short.
+    """
+    started_s = time.monotonic()
+    build = read_build(build_folder)
+    plan = plan or QualityPlan()
+    strata = choose_strata(steps)
+    rng = np.random.default_rng(seed)
+    max_batch = max(plan.short_sequences, plan.long_sequences, *(stratum.call.batch for stratum in strata))
+    quality_ids = max(plan.short_sequences, 1) * max(CHUNK_TOKENS, plan.short_prompt_tokens)
+    max_ids = max(quality_ids, *(stratum.call.batch * stratum.call.tokens for stratum in strata))
+
+    def open_process(name: PathName) -> ServedProcess:
+        spec = ProcessSpec(
+            name=name,
+            build=build_folder if name is PathName.BUILD else None,
+            threads=threads,
+            max_ids=max_ids,
+            max_batch=max_batch,
+            is_compiled=name is PathName.COMPILE,
+        )
+        return ServedProcess(sandbox, model, spec, wall_s=seconds + compile_seconds + GRACE_S)
+
+    with open_process(PathName.EAGER) as eager, open_process(PathName.BUILD) as patched:
+        if prompts is None:
+            prompts = eager.ask("tokenize", texts=list(PROMPTS))["ids"]
+        quality = measure_quality(eager, patched, plan, prompts, rng)
+        remaining_s = max(seconds - (time.monotonic() - started_s), LEAST_SPEED_S)
+        pairs = time_pairs(eager, patched, strata, model.vocabulary, remaining_s, rng)
+        patched.thaw()
+        report = patched.ask("report")
+    timed = [pair.stratum for pair in pairs]
+    seconds_by_path = {
+        PathName.EAGER: {pair.stratum: float(np.median(pair.eager_ns)) * 1e-9 for pair in pairs},
+        PathName.BUILD: {pair.stratum: float(np.median(pair.eager_ns)) / ratio(pair) * 1e-9 for pair in pairs},
+    }
+    notes = _notes(timed, report)
+    if compile_seconds > 0:
+        try:
+            with open_process(PathName.COMPILE) as compiled:
+                medians_ns = time_alone(compiled, timed, model.vocabulary, compile_seconds, rng)
+                seconds_by_path[PathName.COMPILE] = {stratum: ns * 1e-9 for stratum, ns in medians_ns.items()}
+        except ServedProcessLate:
+            notes += (f"torch.compile was not ready within {compile_seconds:.0f} s",)
+    every, decode, prefill = (speedup(kind, rng) for kind in (_in_traffic(pairs), *_by_kind(pairs)))
+    counters: Mapping[str, Any] = report.get("counters", {})
+    ids = [kernel.id for kernel in build.manifest.kernels]
+    return EndToEnd(
+        build_id=build.id,
+        threads=threads,
+        decode_tokens_per_s={path: _tokens_per_s(times, True) for path, times in seconds_by_path.items()},
+        prefill_tokens_per_s={path: _tokens_per_s(times, False) for path, times in seconds_by_path.items()},
+        ttft_s={path: _mean_prefill_s(times) for path, times in seconds_by_path.items()},
+        speedup=every.value,
+        speedup_interval=every.interval,
+        decode_speedup=decode.value,
+        decode_speedup_interval=decode.interval,
+        prefill_speedup=prefill.value,
+        prefill_speedup_interval=prefill.interval,
+        kl_divergence=quality.kl_divergence,
+        positions=quality.positions,
+        greedy_agreement=quality.greedy_agreement,
+        greedy_positions=quality.greedy_positions,
+        hits={kernel_id: int(counters.get(kernel_id, {}).get("hits", 0)) for kernel_id in ids},
+        misses={kernel_id: int(counters.get(kernel_id, {}).get("misses", 0)) for kernel_id in ids},
+        notes=notes,
+        wall_s=time.monotonic() - started_s,
+    )
+
+
+def _by_kind(pairs: Sequence[Pairs]) -> tuple[list[Pairs], list[Pairs]]:
+    """(decode, prefill)."""
+    decode = [pair for pair in pairs if pair.stratum.is_decode]
+    return decode, [pair for pair in pairs if not pair.stratum.is_decode]
+
+
+def _in_traffic(pairs: Sequence[Pairs]) -> list[Pairs]:
+    return [pair for pair in pairs if pair.stratum.passes > 0] or list(pairs)
+
+
+def _passes_of_kind(strata: Mapping[Stratum, float], is_decode: bool) -> list[tuple[Stratum, float, float]]:
+    """(stratum, seconds of a whole pass, passes); a kind without traffic counts each stratum once."""
+    kind = [(stratum, seconds * stratum.scale) for stratum, seconds in strata.items() if stratum.is_decode is is_decode]
+    has_traffic = any(stratum.passes > 0 for stratum, _ in kind)
+    return [(stratum, seconds, stratum.passes if has_traffic else 1.0) for stratum, seconds in kind]
+
+
+def _tokens_per_s(strata: Mapping[Stratum, float], is_decode: bool) -> float:
+    passes = _passes_of_kind(strata, is_decode)
+    tokens = sum(stratum.call.batch * stratum.full_tokens * count for stratum, _, count in passes)
+    return tokens / sum(seconds * count for _, seconds, count in passes)
+
+
+def _mean_prefill_s(strata: Mapping[Stratum, float]) -> float:
+    """Time to first token of a request alone on the machine whose prompt is the traffic's mean prefill step."""
+    passes = _passes_of_kind(strata, is_decode=False)
+    return sum(seconds * count for _, seconds, count in passes) / sum(count for _, _, count in passes)
+
+
+def _notes(strata: Sequence[Stratum], report: Mapping[str, Any]) -> tuple[str, ...]:
+    shortened = [
+        f"prefill of {stratum.full_tokens} tokens at context {stratum.call.context} measured at {stratum.call.tokens}"
+        for stratum in strata
+        if stratum.scale > 1
+    ]
+    failures = [f"not installed: {text}" for text in dict(report.get("failures") or {}).values()]
+    obstacle = [f"nothing was installed: {report['obstacle']}"] if report.get("obstacle") else []
+    return tuple(itertools.chain(shortened, failures, obstacle))

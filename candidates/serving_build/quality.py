@@ -1,0 +1,168 @@
+"""Quality of a build's logits against eager's, teacher-forced in the shapes of decoding.
+
+A single prefill would never call a kernel for few rows, so every position is a decode step. Both processes get the
+same tokens, which the judge samples from eager's logits; all statistics are the judge's, in float64.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from candidates.serving_build.served_process import Ids, Logits, ServedProcess
+
+CHUNK_TOKENS = 256
+"""Prompts are prefilled in chunks, as serving does, so that none takes long."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QualityPlan:
+    """short_sequences * steps + long_sequences * steps positions are compared."""
+
+    short_sequences: int = 12
+    short_prompt_tokens: int = 32
+    long_sequences: int = 4
+    long_prompt_tokens: int = 1024
+    steps: int = 125
+    noise_steps: int = 12
+    """Decode steps of one sequence alone, to see by how much eager differs from itself in a batch."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quality:
+    kl_divergence: float
+    """Mean over positions of KL(eager || build), nats."""
+    positions: int
+    greedy_agreement: float
+    """Over the positions where eager's top two logits differ by more than `noise`; 1.0 where there is none."""
+    greedy_positions: int
+    noise: float
+    """Largest difference of a logit of eager between batch sizes."""
+
+
+@dataclass(slots=True)
+class _Positions:
+    """What was seen so far, one entry for each position."""
+
+    divergence: list[npt.NDArray[np.float64]]
+    gaps: list[npt.NDArray[np.float64]]
+    agrees: list[npt.NDArray[np.bool_]]
+
+    def add(self, eager: Logits, build: Logits) -> None:
+        self.divergence.append(kl_divergence(eager, build))
+        top_two = np.partition(eager, -2, axis=-1)[:, -2:].astype(np.float64)
+        self.gaps.append(top_two[:, 1] - top_two[:, 0])
+        self.agrees.append(eager.argmax(-1) == build.argmax(-1))
+
+
+def measure_quality(
+    eager: ServedProcess,
+    build: ServedProcess,
+    plan: QualityPlan,
+    prompts: Sequence[Sequence[int]],
+    rng: np.random.Generator,
+) -> Quality:
+    """`prompts`: token ids; the longest serves as the long context, the others start the short sequences.
+
+    Raises ValueError when the prompts are too few or too short, ServedProcessEnded when a process fails.
+    """
+    short, long = _choose_prompts(prompts, plan)
+    seen = _Positions([], [], [])
+    noise = _compare_short(eager, build, plan, short, seen, rng)
+    _start_sequence(eager, build, long)
+    for process in (eager, build):
+        process.ask("expand", batch=plan.long_sequences)
+    first = rng.choice(long[0], plan.long_sequences)
+    _decode(eager, build, first[:, None], plan.steps, seen, rng)
+    gaps, agrees = np.concatenate(seen.gaps), np.concatenate(seen.agrees)
+    is_clear = gaps > noise
+    return Quality(
+        kl_divergence=float(np.concatenate(seen.divergence).mean()),
+        positions=len(gaps),
+        greedy_agreement=float(agrees[is_clear].mean()) if is_clear.any() else 1.0,
+        greedy_positions=int(is_clear.sum()),
+        noise=noise,
+    )
+
+
+def kl_divergence(eager: Logits, build: Logits) -> npt.NDArray[np.float64]:
+    """KL(eager || build) of each row, nats, rounding below 0 read as 0: [rows, vocab] -> [rows] float64."""
+    log_p, log_q = _log_softmax(eager), _log_softmax(build)
+    divergence: npt.NDArray[np.float64] = (np.exp(log_p) * (log_p - log_q)).sum(-1)
+    return np.maximum(divergence, 0.0)
+
+
+def sample_tokens(logits: Logits, rng: np.random.Generator) -> Ids:
+    """One token from each row's distribution at temperature 1 (the Gumbel maximum), [rows, vocab] -> [rows]."""
+    tokens: Ids = (logits + rng.gumbel(size=logits.shape)).argmax(-1).astype(np.int64)
+    return tokens
+
+
+def _compare_short(
+    eager: ServedProcess,
+    build: ServedProcess,
+    plan: QualityPlan,
+    prompts: Ids,
+    seen: _Positions,
+    rng: np.random.Generator,
+) -> float:
+    logits = _start_sequence(eager, build, prompts)
+    first = sample_tokens(logits, rng)[:, None]
+    kept = _decode(eager, build, first, plan.steps, seen, rng, kept_steps=plan.noise_steps)
+    _start_sequence(eager, None, prompts[:1])
+    differences = [np.abs(eager.step(ids[:1], is_kept=True)[0] - before[0]).max() for ids, before in kept]
+    return float(max(differences, default=0.0))
+
+
+def _start_sequence(eager: ServedProcess, build: ServedProcess | None, prompts: Ids) -> Logits:
+    """Fills the caches with `prompts` [batch, tokens]; eager's logits after the last token."""
+    processes = [process for process in (eager, build) if process is not None]
+    for process in processes:
+        process.ask("cache", batch=len(prompts), context=0, seed=0)
+    logits = np.empty((0, 0), dtype=np.float32)
+    for start in range(0, prompts.shape[1], CHUNK_TOKENS):
+        chunk = prompts[:, start : start + CHUNK_TOKENS]
+        for process in processes:
+            process.send_step(chunk, is_kept=True)
+        logits, *_ = [process.receive_logits(len(prompts)) for process in processes]
+    return logits
+
+
+def _decode(
+    eager: ServedProcess,
+    build: ServedProcess,
+    ids: Ids,
+    steps: int,
+    seen: _Positions,
+    rng: np.random.Generator,
+    kept_steps: int = 0,
+) -> list[tuple[Ids, Logits]]:
+    """Feeds `ids` [batch, 1] and what eager's logits then give; returns the first `kept_steps` inputs with logits."""
+    kept = []
+    for step in range(steps):
+        # Both at once: nothing is timed here.
+        eager.send_step(ids, is_kept=True)
+        build.send_step(ids, is_kept=True)
+        logits = eager.receive_logits(len(ids))
+        seen.add(logits, build.receive_logits(len(ids)))
+        if step < kept_steps:
+            kept.append((ids, logits))
+        ids = sample_tokens(logits, rng)[:, None]
+    return kept
+
+
+def _choose_prompts(prompts: Sequence[Sequence[int]], plan: QualityPlan) -> tuple[Ids, Ids]:
+    """[short_sequences, short_prompt_tokens] and [1, long_prompt_tokens]; prompts that are too few serve again."""
+    by_length = sorted(prompts, key=len)
+    if not by_length or len(by_length[-1]) < plan.long_prompt_tokens:
+        raise ValueError(f"no prompt has {plan.long_prompt_tokens} tokens: give a longer one")
+    enough = [prompt for prompt in by_length[:-1] if len(prompt) >= plan.short_prompt_tokens] or by_length[-1:]
+    short = [enough[number % len(enough)][: plan.short_prompt_tokens] for number in range(plan.short_sequences)]
+    return np.array(short, dtype=np.int64), np.array([by_length[-1][: plan.long_prompt_tokens]], dtype=np.int64)
+
+
+def _log_softmax(logits: Logits) -> npt.NDArray[np.float64]:
+    shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
+    result: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+    return result

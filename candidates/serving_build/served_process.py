@@ -1,0 +1,222 @@
+"""ServedProcess: the judge's handle on one model process in a sandbox; commands, shared memory and the clock."""
+
+import json
+import math
+import mmap
+import os
+import select
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from candidates.serving_build import model_process
+from kernel_sandbox.sandbox import Finished, Limits, Sandbox
+
+Logits = npt.NDArray[np.float32]
+Ids = npt.NDArray[np.int64]
+
+_PROGRAM = "model_process.py"
+_REPLY_BYTES = 4 << 20
+
+
+class ServedProcessEnded(Exception):
+    """The model process crashed, was killed, answered nonsense or left no logits; `finished` says how it ended."""
+
+    def __init__(self, message: str, finished: Finished) -> None:
+        super().__init__(message)
+        self.finished = finished
+
+
+class ServedProcessLate(ServedProcessEnded):
+    """No reply within the time that the judge gave; the process was killed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelFiles:
+    folder: Path
+    """config.json and safetensors, as `from_pretrained` reads them."""
+    tokenizer: Path
+    """A folder with the tokenizer's files, or a GGUF file."""
+
+    @property
+    def vocabulary(self) -> int:
+        size: int = json.loads((self.folder / "config.json").read_text(encoding="utf-8"))["vocab_size"]
+        return size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSpec:
+    """What one process runs, and how much its shared memory holds."""
+
+    name: str
+    build: Path | None
+    threads: int
+    max_ids: int
+    max_batch: int
+    is_compiled: bool = False
+
+
+class ServedProcess:
+    """Starts loading at once; the first command waits until the model is there. One process, one sandbox session."""
+
+    def __init__(self, sandbox: Sandbox, model: ModelFiles, spec: ProcessSpec, wall_s: float) -> None:
+        self.name = spec.name
+        self._vocabulary = model.vocabulary
+        self._arena = os.memfd_create(f"logits-{spec.name}")
+        size = spec.max_ids * 8 + spec.max_batch * self._vocabulary * 4
+        os.ftruncate(self._arena, size)
+        memory = mmap.mmap(self._arena, size)
+        self._ids: Ids = np.frombuffer(memory, dtype=np.int64, count=spec.max_ids)
+        self._logits: Logits = np.frombuffer(memory, dtype=np.float32, offset=spec.max_ids * 8)
+        read_only = {folder: str(folder) for folder in _folders(model, spec)}
+        limits = Limits(
+            wall_s=wall_s,
+            cpu_s=math.ceil(wall_s) * (os.cpu_count() or 1),
+            memory_bytes=64 << 30,
+            processes=256,
+            scratch_bytes=2 << 30,
+        )
+        self._session = sandbox.open(limits, read_only)
+        self._session.put(_PROGRAM, Path(model_process.__file__).read_bytes())
+        self._process = self._session.start(
+            _command(model, spec, self._arena), environment=_environment(), file_descriptors=(self._arena,)
+        )
+        self._is_ready = False
+
+    def ask(self, do: str, *, limit_s: float | None = None, **arguments: Any) -> dict[str, Any]:
+        """Runs one command. Raises ServedProcessEnded, or ServedProcessLate after `limit_s`."""
+        self.send(do, **arguments)
+        return self.receive(limit_s)
+
+    def send(self, do: str, **arguments: Any) -> None:
+        if not self._is_ready:
+            self.wait_until_ready()
+        try:
+            self._process.stdin.write((json.dumps({"do": do, **arguments}) + "\n").encode())
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._ended("ended") from None
+
+    def receive(self, limit_s: float | None = None) -> dict[str, Any]:
+        line = self._read_line(None if limit_s is None else time.monotonic() + limit_s)
+        try:
+            reply = json.loads(line)
+        except ValueError:
+            raise self._ended(f"answered {line[:80]!r}") from None
+        if not isinstance(reply, dict):
+            raise self._ended(f"answered {line[:80]!r}")
+        return reply
+
+    def wait_until_ready(self, limit_s: float | None = None) -> None:
+        self._is_ready = True
+        self.receive(limit_s)
+
+    def send_step(self, ids: Ids, *, is_kept: bool) -> None:
+        """Asks for one forward pass on `ids` [batch, tokens]; `receive_logits` takes the result."""
+        self._ids[: ids.size] = ids.ravel()
+        self._logits[: ids.shape[0] * self._vocabulary] = np.nan
+        self.send("step", batch=ids.shape[0], tokens=ids.shape[1], is_kept=is_kept)
+
+    def receive_logits(self, batch: int, limit_s: float | None = None) -> Logits:
+        """Logits of the last position, [batch, vocab], a copy that was taken while the process could not run."""
+        self.receive(limit_s)
+        self._process.freeze()
+        logits = self._logits[: batch * self._vocabulary].reshape(batch, self._vocabulary).copy()
+        self._process.thaw()
+        if not np.isfinite(logits).all():
+            raise self._ended("left logits that are not finite")
+        return logits
+
+    def step(self, ids: Ids, *, is_kept: bool) -> Logits:
+        self.send_step(ids, is_kept=is_kept)
+        return self.receive_logits(ids.shape[0])
+
+    def time_step(self, ids: Ids, limit_s: float | None = None) -> int:
+        """ns of one forward pass from request to reply, by our clock; the cache stays as it was.
+
+        The process runs only meanwhile: it is frozen before and after.
+        """
+        self._process.thaw()
+        self._ids[: ids.size] = ids.ravel()
+        count = ids.shape[0] * self._vocabulary
+        self._logits[:count] = np.nan
+        started_ns = time.perf_counter_ns()
+        self.send("step", batch=ids.shape[0], tokens=ids.shape[1], is_kept=False)
+        self.receive(limit_s)
+        elapsed_ns = time.perf_counter_ns() - started_ns
+        self._process.freeze()
+        if not np.isfinite(self._logits[:count]).all():
+            raise self._ended("left logits that are not finite")
+        return elapsed_ns
+
+    def freeze(self) -> None:
+        self._process.freeze()
+
+    def thaw(self) -> None:
+        self._process.thaw()
+
+    def close(self) -> None:
+        self._process.kill()
+        self._session.close()
+        os.close(self._arena)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def _read_line(self, deadline_s: float | None) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            if deadline_s is not None:
+                remaining_s = deadline_s - time.monotonic()
+                if remaining_s <= 0 or not select.select([self._process.stdout], [], [], remaining_s)[0]:
+                    raise ServedProcessLate(f"the {self.name} process was late", self._process.kill())
+            piece = os.read(self._process.stdout.fileno(), 1 << 16)
+            line += piece
+            if not piece or len(line) > _REPLY_BYTES:
+                raise self._ended("ended" if not piece else "answered without end")
+        return line
+
+    def _ended(self, what: str) -> ServedProcessEnded:
+        finished = self._process.kill()
+        last_words = finished.log.strip().splitlines()[-1:] or ["no output"]
+        return ServedProcessEnded(
+            f"the {self.name} process {what} ({finished.ending}, {finished.exit_code}): {last_words[0]}", finished
+        )
+
+
+def _folders(model: ModelFiles, spec: ProcessSpec) -> list[Path]:
+    """What a process reads beside the system: its Python, the model, the build."""
+    tokenizer = model.tokenizer.parent if model.tokenizer.is_file() else model.tokenizer
+    folders = [Path(sys.base_prefix), Path(sys.prefix), model.folder, tokenizer]
+    if spec.build is not None:
+        folders.append(spec.build)
+    return [folder.absolute() for folder in dict.fromkeys(folders)]
+
+
+def _command(model: ModelFiles, spec: ProcessSpec, arena: int) -> list[str]:
+    return [
+        *(sys.executable, "-I", _PROGRAM),
+        *("--model", str(model.folder.absolute()), "--tokenizer", str(model.tokenizer.absolute())),
+        *("--threads", str(spec.threads), "--arena", str(arena), "--ids", str(spec.max_ids)),
+        *(("--build", str(spec.build.absolute())) if spec.build is not None else ()),
+        *(("--compile",) if spec.is_compiled else ()),
+    ]
+
+
+def _environment() -> dict[str, str]:
+    return {
+        "OMP_WAIT_POLICY": "passive",
+        "HF_HUB_OFFLINE": "1",
+        "HF_HOME": "/work",
+        "TORCHINDUCTOR_CACHE_DIR": "/work/inductor",
+        "TOKENIZERS_PARALLELISM": "false",
+        "TRANSFORMERS_VERBOSITY": "error",
+    }

@@ -1,0 +1,205 @@
+"""Speed of a build against eager: paired forward passes over the traffic's steps, and the weighted ratios of them."""
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from candidates.measurement import Interval
+from candidates.serving_build.served_process import Ids, ServedProcess
+from traces.model_calls import ModelCall, model_calls
+from traces.replay.step import EngineStep
+
+DECODE_STRATA, PREFILL_STRATA = 4, 3
+MIN_PAIRS, MAX_PAIRS = 5, 200
+SHORTEST_PREFILL_TOKENS = 16
+RESAMPLES = 2000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stratum:
+    """One kind of forward pass, and how many of it the traffic makes."""
+
+    call: ModelCall
+    passes: float
+    """0: the traffic makes no pass of this kind (decode or prefill); measured all the same, counts in no total."""
+    full_tokens: int
+    """Tokens of the traffic's pass where `call` is a shortened one that fits the time."""
+
+    @property
+    def is_decode(self) -> bool:
+        return self.call.is_decode
+
+    @property
+    def scale(self) -> float:
+        return self.full_tokens / self.call.tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairs:
+    stratum: Stratum
+    eager_ns: npt.NDArray[np.float64]
+    build_ns: npt.NDArray[np.float64]
+    """Same length: pass i of both sides ran one right after the other on the same tokens."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speedup:
+    value: float
+    interval: Interval
+
+
+def choose_strata(steps: Sequence[EngineStep]) -> tuple[Stratum, ...]:
+    """The decode and prefill passes that take most of the traffic's time, standing for all of their kind."""
+    passes = {call: rate.per_hour for call, rate in model_calls(steps, 3600.0).items()}
+    chosen: list[Stratum] = []
+    for is_decode, count in ((True, DECODE_STRATA), (False, PREFILL_STRATA)):
+        kind = {call: number for call, number in passes.items() if call.is_decode is is_decode}
+        ranked = sorted(kind, key=lambda call: -kind[call] * _relative_cost(call))
+        cost = sum(kind[call] * _relative_cost(call) for call in ranked)
+        covered = sum(kind[call] * _relative_cost(call) for call in ranked[:count])
+        chosen += [
+            Stratum(call=call, passes=kind[call] * cost / covered, full_tokens=call.tokens) for call in ranked[:count]
+        ]
+        if not kind:
+            call = ModelCall(batch=1, tokens=1, context=128) if is_decode else ModelCall(batch=1, tokens=64, context=0)
+            chosen.append(Stratum(call=call, passes=0.0, full_tokens=call.tokens))
+    return tuple(chosen)
+
+
+def time_pairs(
+    eager: ServedProcess,
+    build: ServedProcess,
+    strata: Sequence[Stratum],
+    vocabulary: int,
+    seconds: float,
+    rng: np.random.Generator,
+) -> tuple[Pairs, ...]:
+    """Times every stratum for its share of `seconds`, at least MIN_PAIRS pairs each.
+
+    A pass that would not fit is shortened by halves; `Stratum.scale` says by how much.
+    """
+    deadline_s = time.monotonic() + seconds
+    measured = []
+    for number, stratum in enumerate(strata):
+        share_s = max(deadline_s - time.monotonic(), 0.0) / (len(strata) - number)
+        fitting = _fit(eager, stratum, vocabulary, share_s, rng)
+        measured.append(_time_stratum(eager, build, fitting, vocabulary, share_s, rng))
+    return tuple(measured)
+
+
+def time_alone(
+    process: ServedProcess,
+    strata: Sequence[Stratum],
+    vocabulary: int,
+    seconds: float,
+    rng: np.random.Generator,
+) -> Mapping[Stratum, float]:
+    """Median ns of each stratum in one process, the first pass (which may compile) left out.
+
+    Raises ServedProcessLate when the passes do not fit into `seconds`.
+    """
+    deadline_s = time.monotonic() + seconds
+    medians = {}
+    for stratum in strata:
+        process.thaw()
+        call = stratum.call
+        process.ask("cache", batch=call.batch, context=call.context, seed=0)
+        process.freeze()
+        times = []
+        for _ in range(1 + MIN_PAIRS):
+            remaining_s = max(deadline_s - time.monotonic(), 0.0)
+            times.append(process.time_step(_random_ids(call, vocabulary, rng), limit_s=remaining_s))
+        medians[stratum] = float(np.median(times[1:]))
+    process.thaw()
+    return medians
+
+
+def speedup(pairs: Sequence[Pairs], rng: np.random.Generator) -> Speedup:
+    """Eager time over build time of all passes together, each stratum weighted by its share of eager's time.
+
+    The 95 % interval resamples pairs within strata (percentile bootstrap of the median log ratio).
+    """
+    weights = np.array([pair.stratum.passes * pair.stratum.scale for pair in pairs])
+    if not weights.any():
+        weights = np.ones(len(pairs))
+    weights = weights * [float(np.median(pair.eager_ns)) for pair in pairs]
+    shares = weights / weights.sum()
+    draws = np.stack([_resampled_ratios(pair, rng) for pair in pairs], axis=-1)
+    totals = 1.0 / (shares / draws).sum(-1)
+    low, high = np.quantile(totals, [0.025, 0.975])
+    value = 1.0 / float((shares / np.array([ratio(pair) for pair in pairs])).sum())
+    return Speedup(value=value, interval=Interval(float(low), float(high)))
+
+
+def ratio(pairs: Pairs) -> float:
+    """Median over pairs of eager time / build time."""
+    return float(np.exp(np.median(np.log(pairs.eager_ns / pairs.build_ns))))
+
+
+def _resampled_ratios(pairs: Pairs, rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    logs = np.log(pairs.eager_ns / pairs.build_ns)
+    drawn = logs[rng.integers(0, len(logs), (RESAMPLES, len(logs)))]
+    ratios: npt.NDArray[np.float64] = np.exp(np.median(drawn, axis=-1))
+    return ratios
+
+
+def _fit(eager: ServedProcess, stratum: Stratum, vocabulary: int, share_s: float, rng: np.random.Generator) -> Stratum:
+    """The stratum with a pass short enough for MIN_PAIRS pairs and a warm-up of both sides in `share_s`."""
+    if stratum.is_decode:
+        return stratum
+    probe = replace(stratum.call, tokens=min(stratum.call.tokens, 64))
+    eager.freeze()
+    _start_context([eager], probe, seed=0)
+    eager.time_step(_random_ids(probe, vocabulary, rng))
+    ns_per_token = eager.time_step(_random_ids(probe, vocabulary, rng)) / probe.tokens
+    tokens = stratum.call.tokens
+    while tokens > SHORTEST_PREFILL_TOKENS and 2 * (MIN_PAIRS + 1) * tokens * ns_per_token > share_s * 1e9:
+        tokens = math.ceil(tokens / 2)
+    return replace(stratum, call=replace(stratum.call, tokens=tokens))
+
+
+def _time_stratum(
+    eager: ServedProcess,
+    build: ServedProcess,
+    stratum: Stratum,
+    vocabulary: int,
+    seconds: float,
+    rng: np.random.Generator,
+) -> Pairs:
+    deadline_s = time.monotonic() + seconds
+    call = stratum.call
+    sides = [eager, build]
+    _start_context(sides, call, seed=int(rng.integers(1 << 31)))
+    for side in sides:
+        side.time_step(_random_ids(call, vocabulary, rng))
+    times: dict[ServedProcess, list[int]] = {eager: [], build: []}
+    while len(times[eager]) < MIN_PAIRS or (time.monotonic() < deadline_s and len(times[eager]) < MAX_PAIRS):
+        ids = _random_ids(call, vocabulary, rng)
+        for place in rng.permutation(2):
+            times[sides[place]].append(sides[place].time_step(ids))
+    return Pairs(
+        stratum=stratum,
+        eager_ns=np.array(times[eager], dtype=np.float64),
+        build_ns=np.array(times[build], dtype=np.float64),
+    )
+
+
+def _start_context(processes: Sequence[ServedProcess], call: ModelCall, seed: int) -> None:
+    """Gives each a cache of `call.context` tokens, and leaves it frozen."""
+    for process in processes:
+        process.thaw()
+        process.ask("cache", batch=call.batch, context=call.context, seed=seed)
+        process.freeze()
+
+
+def _random_ids(call: ModelCall, vocabulary: int, rng: np.random.Generator) -> Ids:
+    return rng.integers(0, vocabulary, (call.batch, call.tokens))
+
+
+def _relative_cost(call: ModelCall) -> float:
+    """Only for ranking: reading all weights once costs about as much as multiplying 8 rows by them."""
+    return 1.0 + call.batch * call.tokens / 8
