@@ -60,6 +60,8 @@ class EndToEnd(Record):
     hits: dict[str, int]
     """Calls that each kernel of the build served, by candidate id."""
     misses: dict[str, int]
+    notes: tuple[str, ...] = ()
+    """What a reader of the figures must know: a path left out, a shape that was measured in place of another."""
     wall_s: float = Field(ge=0)
 
 
