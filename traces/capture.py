@@ -128,9 +128,10 @@ class _ArgumentNames:
         tensors: list[ObservedTensor] = []
         settings: list[tuple[str, str]] = []
         for name, value, default in self._named(arguments, keywords):
-            parts = value if isinstance(value, tuple | list) else [value]
-            if parts and all(isinstance(part, torch.Tensor) for part in parts):
-                tensors += [observed(part) for part in parts]
+            is_group = isinstance(value, tuple | list)
+            parts = {f"{name}.{i}": part for i, part in enumerate(value)} if is_group else {name: value}
+            if parts and all(isinstance(part, torch.Tensor) for part in parts.values()):
+                tensors += [observe_tensor(argument, part) for argument, part in parts.items()]
             elif value is not None and not _is_default(value, default):
                 settings.append((name, _describe(value)))
         return CallForm(tuple(tensors), tuple(settings))
@@ -147,13 +148,14 @@ class _ArgumentNames:
                     yield name, value, parameter.default
 
 
-def observed(tensor: torch.Tensor) -> ObservedTensor:
+def observe_tensor(argument: str, tensor: torch.Tensor) -> ObservedTensor:
     """The stride of a dim of size 1 reaches nothing and is set to what follows from the dim within it."""
     strides = list(tensor.stride())
     for dim in reversed(range(tensor.dim())):
         if tensor.shape[dim] == 1:
             strides[dim] = strides[dim + 1] * tensor.shape[dim + 1] if dim + 1 < tensor.dim() else 1
     return ObservedTensor(
+        argument=argument,
         shape=tuple(tensor.shape),
         strides=tuple(strides),
         element_type=str(tensor.dtype).removeprefix("torch."),

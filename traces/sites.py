@@ -42,6 +42,8 @@ class OpSite:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedTensor:
+    argument: str
+    """Parameter of the module's forward or of the function; `name.0`, `name.1` for a tuple's parts."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     element_type: str
