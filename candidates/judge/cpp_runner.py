@@ -43,10 +43,12 @@ class CppRunner:
         arena: Arena,
         task: KernelTask,
         candidate: Candidate,
+        call_limit_s: float,
     ) -> None:
         self._session = session
         self._process = process
         self._arena = arena
+        self._call_limit_s = call_limit_s
         self._axes_per_call = len(task.axes)
         self._tensors_per_call = len(task.inputs) + len(task.outputs)
         self._has_prepare = candidate.prepare is not None
@@ -65,7 +67,7 @@ class CppRunner:
         words = [len(parameter_sets), len(parameter_sets[0]), self._arena.used_bytes(Segment.INPUTS)]
         words += [_word(place) for places in parameter_sets for place in places]
         started_ns = time.perf_counter_ns()
-        size_bytes = self._request(_PREPARE, words, CALL_LIMIT_S)
+        size_bytes = self._request(_PREPARE, words, self._call_limit_s)
         return Prepared(elapsed_ns=time.perf_counter_ns() - started_ns, size_bytes=size_bytes)
 
     def lay_out(self, axes: Sequence[int], calls: Sequence[Call]) -> None:
@@ -75,13 +77,13 @@ class CppRunner:
         words += [len(axes), *axes, len(calls), self._tensors_per_call]
         for call in calls:
             words += [call.parameter_set, *map(_word, call.tensors)]
-        self._request(_LAY_OUT, words, CALL_LIMIT_S)
+        self._request(_LAY_OUT, words, self._call_limit_s)
 
     def run(self, first: int, count: int) -> int:
         """The clock spans one write and one poll; nothing else happens between its two readings."""
         nonce = secrets.randbits(64)
         request = _REQUEST.pack(nonce, _RUN, first, count, 0)
-        stdin_fd, poll, limit_ms = self._stdin_fd, self._poll.poll, CALL_LIMIT_S * 1000
+        stdin_fd, poll, limit_ms = self._stdin_fd, self._poll.poll, self._call_limit_s * 1000
         started_ns = time.perf_counter_ns()
         try:
             os.write(stdin_fd, request)
@@ -90,7 +92,7 @@ class CppRunner:
         ready = poll(limit_ms)
         elapsed_ns = time.perf_counter_ns() - started_ns
         if not ready:
-            raise self._overdue(CALL_LIMIT_S)
+            raise self._overdue(self._call_limit_s)
         self._read_reply(nonce)
         return elapsed_ns
 
@@ -151,6 +153,8 @@ def open_cpp_runner(
     arena: Arena,
     core: int | None,
     threads: int,
+    *,
+    call_limit_s: float = CALL_LIMIT_S,
     cache_folder: Path | None = None,
 ) -> CppRunner:
     """A fresh process with the kernel loaded. Raises RunnerEnded when it cannot be, SandboxError for the machine.
@@ -177,7 +181,7 @@ def open_cpp_runner(
             file_descriptors=descriptors,
             core=core,
         )
-        runner = CppRunner(session, process, arena, task, candidate)
+        runner = CppRunner(session, process, arena, task, candidate, call_limit_s)
         runner.await_loading()
     except BaseException:
         session.close()

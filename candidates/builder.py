@@ -1,0 +1,61 @@
+"""Builder: compiles candidates in a sandbox, a bounded number at a time."""
+
+import threading
+from collections.abc import Mapping
+
+from candidates.candidate import Candidate, LanguageName
+from candidates.language import KernelLanguage, SourceRefused
+from candidates.task import KernelTask
+from candidates.verdict import Evidence, Reason, Rejected
+from kernel_sandbox.sandbox import Ending, Finished, Limits, Sandbox, SandboxUnavailable
+
+LIMITS = Limits(wall_s=60.0, cpu_s=60, memory_bytes=4 << 30, processes=16)
+_PROGRAM_NOT_FOUND = 127  # the exit status of every launcher for a program that does not exist
+_ERRORS_SHOWN_BYTES = 4000
+
+
+class CompilerUnavailable(SandboxUnavailable):
+    """The machine lacks the language's compiler; the message says what to install."""
+
+
+class Builder:
+    """Safe to share between threads; `slots` builds run at once."""
+
+    def __init__(self, sandbox: Sandbox, languages: Mapping[LanguageName, KernelLanguage], slots: int) -> None:
+        self._sandbox = sandbox
+        self._languages = languages
+        self._slots = threading.BoundedSemaphore(slots)
+
+    def build(self, task: KernelTask, candidate: Candidate) -> bytes | Rejected:
+        """The artifact, or why there is none. Raises SandboxError (CompilerUnavailable) for the machine's faults."""
+        if candidate.language not in self._languages:
+            raise CompilerUnavailable(
+                f"no {candidate.language.value} on this machine: {sorted(self._languages)} are set up"
+            )
+        try:
+            recipe = self._languages[candidate.language].build_recipe(task, candidate)
+        except SourceRefused as refusal:
+            return _rejected(Reason.FORBIDDEN_BUILD_FLAG, Evidence(message=str(refusal)))
+        with self._slots, self._sandbox.open(LIMITS) as session:
+            for name, content in recipe.files.items():
+                session.put(name, content)
+            for command in recipe.commands:
+                finished = session.run(command)
+                if finished.ending is Ending.EXITED and finished.exit_code == _PROGRAM_NOT_FOUND:
+                    raise CompilerUnavailable(f"no {command[0]} on this machine: install it (apt install {command[0]})")
+                if finished.ending is not Ending.EXITED or finished.exit_code != 0:
+                    return _rejected(Reason.BUILD_FAILED, _evidence(command[0], finished))
+            return session.get(recipe.artifact)
+
+
+def _evidence(compiler: str, finished: Finished) -> Evidence:
+    errors = [line for line in finished.log.splitlines() if "error:" in line or "undefined reference" in line]
+    if finished.ending is not Ending.EXITED:
+        message = f"{compiler} {finished.ending.value} after {finished.wall_s:.1f} s"
+    else:
+        message = errors[0] if errors else f"{compiler} exited with {finished.exit_code}"
+    return Evidence(message=message, log_tail=finished.log[:_ERRORS_SHOWN_BYTES])
+
+
+def _rejected(reason: Reason, evidence: Evidence) -> Rejected:
+    return Rejected(reason=reason, workload=None, evidence=evidence, seed=0)

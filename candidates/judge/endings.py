@@ -1,0 +1,39 @@
+"""What the end of a runner says about the kernel in it."""
+
+import signal
+
+from candidates.judge.outputs import Fault
+from candidates.kernel_runner import RunnerEnded
+from candidates.verdict import Reason
+from kernel_sandbox.sandbox import Ending
+
+_REASONS = {
+    Ending.TIMED_OUT: Reason.TIMED_OUT,
+    Ending.OUT_OF_MEMORY: Reason.OUT_OF_MEMORY,
+    Ending.FORBIDDEN_SYSTEM_CALL: Reason.FORBIDDEN_SYSTEM_CALL,
+}
+
+
+def fault_of_ending(ended: RunnerEnded, phase: Reason) -> Fault:
+    """`phase` is what a crash counts as where it happened: LOAD_FAILED, PREPARE_FAILED or CRASHED."""
+    finished = ended.finished
+    reason = _REASONS.get(finished.ending, phase)
+    if reason is Reason.CRASHED and (finished.ending is Ending.EXITED or finished.exit_code == signal.SIGKILL):
+        # It left by itself, or we killed it for an answer that the protocol does not know.
+        reason = Reason.BROKE_PROTOCOL
+    return Fault(reason=reason, message=_describe(ended))
+
+
+def _describe(ended: RunnerEnded) -> str:
+    finished = ended.finished
+    match finished.ending:
+        case Ending.SIGNALED if finished.exit_code != signal.SIGKILL:
+            return f"the kernel was ended by {signal.Signals(finished.exit_code).name}"
+        case Ending.EXITED:
+            return f"the kernel's process exited with status {finished.exit_code}"
+        case Ending.FORBIDDEN_SYSTEM_CALL:
+            return "the kernel made a system call that is not allowed (threads beyond the task's count are one)"
+        case Ending.OUT_OF_MEMORY:
+            return "the kernel ran out of memory"
+        case _:
+            return str(ended)

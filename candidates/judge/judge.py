@@ -1,0 +1,179 @@
+"""Judge: whether a built kernel is right: secret inputs, every element of every call against the float64 oracle.
+
+It does not time; the benchmark does, and checks the calls that it timed with `outputs.check_outputs`.
+"""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from candidates.candidate import Candidate, LanguageName
+from candidates.inputs import Distribution
+from candidates.judge.cpp_runner import CALL_LIMIT_S, open_cpp_runner
+from candidates.judge.endings import fault_of_ending
+from candidates.judge.outputs import Fault, rejected
+from candidates.judge.trial import MARGIN_BYTES, ParameterSet, Trial, case_bytes, parameters_bytes, place_parameters
+from candidates.kernel_runner import KernelRunner, RunnerEnded
+from candidates.task import KernelTask, Workload
+from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected, Verdict
+from kernel_sandbox.arena import Arena, Segment
+from kernel_sandbox.sandbox import Sandbox
+
+SMALL_ELEMENTS = 1 << 18
+LARGE_ELEMENTS = 1 << 22
+BATCH_BYTES = 64 << 20
+LARGE_PARAMETERS_BYTES = 256 << 20
+_LATE_WRITE_S = 0.003  # how long a thread that outlives its call gets to give itself away
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Batch:
+    """What is laid out and run at once."""
+
+    workload: Workload
+    distributions: tuple[Distribution, ...]
+
+
+class Judge:
+    """`core` pins the kernel to one core; `cache_folder` keeps the compiled runner."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        core: int | None = None,
+        call_limit_s: float = CALL_LIMIT_S,
+        cache_folder: Path | None = None,
+    ) -> None:
+        self._sandbox = sandbox
+        self._core = core
+        self._call_limit_s = call_limit_s
+        self._cache_folder = cache_folder
+
+    def judge(self, task: KernelTask, candidate: Candidate, artifact: bytes, seed: int | None = None) -> Verdict:
+        """`seed` replays an earlier verdict; without one it is drawn here, after the artifact is fixed.
+
+        Raises SandboxError when the machinery failed, which says nothing about the candidate.
+        """
+        if candidate.language is not LanguageName.CPP:
+            return NeedsDevice(target=task.device_id)
+        seed = secrets.randbits(63) if seed is None else seed
+        rng = np.random.default_rng(seed)
+        batches = list(_plan(task, rng))
+        parameter_sets = 2 if task.parameter_bytes() <= LARGE_PARAMETERS_BYTES else 1
+        with _make_arena(task, batches, parameter_sets) as arena:
+            parameters = place_parameters(task, arena, rng, parameter_sets)
+            try:
+                runner = open_cpp_runner(
+                    self._sandbox,
+                    task,
+                    candidate,
+                    artifact,
+                    arena,
+                    self._core,
+                    task.threads,
+                    call_limit_s=self._call_limit_s,
+                    cache_folder=self._cache_folder,
+                )
+            except RunnerEnded as ended:
+                return _rejected_before_calls(ended, Reason.LOAD_FAILED, seed)
+            with contextlib.closing(runner):
+                try:
+                    runner.prepare([tuple(parameter.places.values()) for parameter in parameters])
+                except RunnerEnded as ended:
+                    return _rejected_before_calls(ended, Reason.PREPARE_FAILED, seed)
+                return self._try_all(task, batches, arena, runner, parameters, rng, seed)
+
+    def _try_all(
+        self,
+        task: KernelTask,
+        batches: Sequence[_Batch],
+        arena: Arena,
+        runner: KernelRunner,
+        parameters: Sequence[ParameterSet],
+        rng: np.random.Generator,
+        seed: int,
+    ) -> Accepted | Rejected:
+        used = {segment: arena.used_bytes(segment) for segment in Segment}
+        worst, calls_checked = 0.0, 0
+        for batch in batches:
+            for segment, bytes_below in used.items():
+                arena.release(segment, bytes_below)
+            trial = Trial(task, batch.workload, batch.distributions, parameters, arena, rng)
+            try:
+                found = _try_batch(task, trial, runner)
+            except RunnerEnded as ended:
+                fault = fault_of_ending(ended, Reason.CRASHED)
+                return rejected(batch.workload, fault, seed=seed, log_tail=ended.finished.log)
+            if isinstance(found, tuple):
+                distribution, fault = found
+                return rejected(batch.workload, fault, seed=seed, distribution=distribution)
+            worst = max(worst, found)
+            calls_checked += len(trial.calls)
+        return Accepted(
+            evidence=EvidenceKind.NATIVE, seed=seed, calls_checked=calls_checked, worst_error_in_bounds=worst
+        )
+
+
+def _try_batch(task: KernelTask, trial: Trial, runner: KernelRunner) -> tuple[Distribution | None, Fault] | float:
+    runner.lay_out([trial.workload.axes[axis] for axis in task.axes], trial.calls)
+    runner.run(0, len(trial.calls))
+    runner.freeze()
+    found = trial.find_fault()
+    if isinstance(found, float):
+        left = trial.snapshot()
+        runner.thaw()
+        time.sleep(_LATE_WRITE_S if task.threads > 1 else 0.0)
+        runner.freeze()
+        if not np.array_equal(left, trial.snapshot()):
+            found = (
+                None,
+                Fault(
+                    reason=Reason.OUTPUT_CHANGED_AFTER_RETURN, message="outputs changed after the kernel had returned"
+                ),
+            )
+    runner.thaw()
+    return found
+
+
+def _plan(task: KernelTask, rng: np.random.Generator) -> Iterator[_Batch]:
+    for workload in task.workloads:
+        chosen = _choose_distributions(task, workload, rng)
+        bytes_a_case = sum(case_bytes(task, workload).values())
+        cases = max(1, BATCH_BYTES // bytes_a_case)
+        for first in range(0, len(chosen), cases):
+            yield _Batch(workload=workload, distributions=tuple(chosen[first : first + cases]))
+
+
+def _choose_distributions(task: KernelTask, workload: Workload, rng: np.random.Generator) -> list[Distribution]:
+    """All for a small public shape, fewer for a large or a hidden one, never fewer than two."""
+    elements = sum(spec.numel(workload.axes) for spec in (*task.inputs, *task.outputs))
+    if elements > LARGE_ELEMENTS:
+        others = 1
+    elif elements > SMALL_ELEMENTS or workload.is_hidden:
+        others = 2
+    else:
+        return list(Distribution)
+    rest = [distribution for distribution in Distribution if distribution is not Distribution.NORMAL]
+    return [Distribution.NORMAL, *(rest[index] for index in rng.permutation(len(rest))[:others])]
+
+
+def _make_arena(task: KernelTask, batches: Sequence[_Batch], parameter_sets: int) -> Arena:
+    """Large enough for the largest batch."""
+    sizes = dict.fromkeys(Segment, 0)
+    for batch in batches:
+        for segment, size in case_bytes(task, batch.workload).items():
+            sizes[segment] = max(sizes[segment], len(batch.distributions) * size)
+    parameters = parameters_bytes(task, parameter_sets)
+    return Arena(sizes[Segment.INPUTS] + parameters, sizes[Segment.OUTPUTS] + MARGIN_BYTES)
+
+
+def _rejected_before_calls(ended: RunnerEnded, phase: Reason, seed: int) -> Rejected:
+    fault = fault_of_ending(ended, phase)
+    evidence = Evidence(message=fault.message, log_tail=ended.finished.log)
+    return Rejected(reason=fault.reason, workload=None, evidence=evidence, seed=seed)
