@@ -49,7 +49,7 @@ class TraceSource:
         head = [line.text for line in itertools.islice(self.lines(), HEAD_LINES)]
         if not head:
             raise self.error("empty file", "record some traffic first")
-        if any("\0" in text for text in head) or "\N{REPLACEMENT CHARACTER}" in head[0]:
+        if "\0" in head[0] or "\N{REPLACEMENT CHARACTER}" in head[0]:
             raise self.error("binary, not text", "give a request trace, as UTF-8 text or gzip of it", line=1)
         return head
 

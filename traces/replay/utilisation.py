@@ -30,14 +30,14 @@ class Load:
 
 
 def scale_arrivals(load_at: Callable[[float], Load], target: float) -> Load:
-    """Searches the arrival scale at which utilisation, which falls with it, is `target`, in (0, 1).
+    """Searches the arrival scale at which utilisation, which falls with it, is `target`, in (0, 1].
 
     Deterministic, at most MOST_REPLAYS calls of `load_at`, each a replay: first the scale grows or shrinks until the
     target lies between two, then the gap closes by the Illinois variant of false position in log scale. Where the
     target cannot be met (all requests arrive at once, say) the closest load seen is the result.
     """
-    if not 0 < target < 1:
-        raise ValueError(f"utilisation {target} is not between 0 and 1")
+    if not 0 < target <= 1:
+        raise ValueError(f"utilisation {target} is not above 0 and at most 1")
     seen: list[Load] = []
 
     def excess(log_scale: float) -> float:
