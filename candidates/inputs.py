@@ -49,7 +49,7 @@ def draw_input(
 def laid_out(values: torch.Tensor, spec: TensorSpec, axes: dict[str, int]) -> torch.Tensor:
     """`values` ([sizes], any layout) copied into a fresh tensor with the spec's type and strides."""
     tensor = torch.empty_strided(spec.sizes(axes), spec.strides(axes), dtype=getattr(torch, spec.element_type.value))
-    return tensor.copy_(values)
+    return tensor.copy_(values.reshape(tensor.shape))  # numpy makes a vector of a scalar
 
 
 def _draw_parameter(sizes: tuple[int, ...], rng: np.random.Generator) -> Values:
