@@ -64,6 +64,9 @@ class BubblewrapSandbox:
         if self._bwrap is None:
             self._bwrap = self._install()
         read_only = read_only or {}
+        for path in read_only:
+            if not path.exists():
+                raise SandboxError(f"{path} does not exist: it cannot be shown in a sandbox")
         if (mounts := tuple(read_only.items())) not in self._tried:
             with BubblewrapSession(self._bwrap, Limits(wall_s=20.0), read_only) as trial:
                 finished = trial.run(["true"])

@@ -12,7 +12,7 @@ from enum import Enum, auto
 from kernel_sandbox.sandbox import Ending, Finished, SandboxError
 
 FREEZE_LIMIT_S = 10.0
-_OUT_OF_MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "out of memory", "Cannot allocate memory")
+_OUT_OF_MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "out of memory", "memory exhausted", "Cannot allocate memory")
 
 
 class _Cause(Enum):
@@ -158,7 +158,7 @@ def _read_ending(cause: _Cause | None, code: int, log: str, *, used_up_cpu: bool
             return Ending.SIGNALED, signal.SIGKILL
     if signal_number == signal.SIGSYS:
         return Ending.FORBIDDEN_SYSTEM_CALL, signal_number
-    if signal_number in (signal.SIGKILL, signal.SIGXCPU) and used_up_cpu:
+    if signal_number == signal.SIGXCPU or (signal_number == signal.SIGKILL and used_up_cpu):
         return Ending.TIMED_OUT, signal_number
     if signal_number == signal.SIGKILL or (code and any(words in log for words in _OUT_OF_MEMORY_WORDS)):
         return Ending.OUT_OF_MEMORY, signal_number or code
