@@ -1,5 +1,6 @@
 """The served model on this device as the replay sees it: a step cost model calibrated on real forward passes."""
 
+import os
 import statistics
 import time
 
@@ -63,11 +64,19 @@ def step_cost_model(shape: ModelShape, device: DeviceModel) -> StepCostModel:
     )
 
 
-def engine_settings(engine: EngineName, shape: ModelShape, memory_bytes: int) -> EngineSettings:
+def memory_bytes() -> int:
+    """Of this machine."""
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def engine_settings(engine: EngineName, shape: ModelShape, device_bytes: int) -> EngineSettings:
     """How an engine would be configured on a CPU device: short chunks, few sequences, a quarter of memory for KV."""
-    kv_capacity_tokens = int(memory_bytes * KV_SHARE_OF_MEMORY / shape.kv_bytes_per_token)
+    kv_capacity_tokens = int(device_bytes * KV_SHARE_OF_MEMORY / shape.kv_bytes_per_token)
     return EngineSettings(
-        name=engine, max_batched_tokens=512, max_sequences=16, kv_capacity_tokens=max(kv_capacity_tokens, shape.window_tokens)
+        name=engine,
+        max_batched_tokens=512,
+        max_sequences=16,
+        kv_capacity_tokens=max(kv_capacity_tokens, shape.window_tokens),
     )
 
 

@@ -12,7 +12,7 @@ import inspect
 import math
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -106,9 +106,17 @@ class ServedModel:
         """The module with its real weights, float32, in evaluation mode. A GGUF file is unpacked once, into `home`."""
         from transformers import AutoModelForCausalLM
 
-        folder = self._weights if self._weights.is_dir() else self._unpacked()
         with _quiet():
-            return AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, local_files_only=True).eval()
+            return AutoModelForCausalLM.from_pretrained(self.folder(), dtype=torch.float32, local_files_only=True).eval()
+
+    def folder(self) -> Path:
+        """config.json and safetensors, as `from_pretrained` reads them; a GGUF file is unpacked for it once."""
+        return self._weights if self._weights.is_dir() else self._unpacked()
+
+    @property
+    def tokenizer(self) -> Path:
+        """A folder with the tokenizer's files, or a GGUF file that carries them."""
+        return self._weights
 
     @functools.cached_property
     def _config(self) -> Any:
@@ -239,7 +247,7 @@ def forward(module: Any, call: ModelCall, cache: SyntheticCache) -> torch.Tensor
             position_ids=positions,
             use_cache=True,
             logits_to_keep=1,
-            **{_cache_argument(type(module)): cache.fresh()},
+            **{_cache_argument(module.forward): cache.fresh()},
         )
     logits: torch.Tensor = output.logits
     return logits
@@ -253,10 +261,9 @@ def fake_mode_of(module: nn.Module) -> FakeTensorMode:
     raise ValueError(f"{type(module).__name__} holds real tensors: shapes are captured on ServedModel.fake_module()")
 
 
-@functools.cache
-def _cache_argument(model_class: type[nn.Module]) -> str:
+def _cache_argument(function: Callable[..., Any]) -> str:
     """Transformers renamed `past_key_values` to `cache` in release 5.24."""
-    return "cache" if "cache" in inspect.signature(model_class.forward).parameters else "past_key_values"
+    return "cache" if "cache" in inspect.signature(function).parameters else "past_key_values"
 
 
 def _default_weights() -> Path:

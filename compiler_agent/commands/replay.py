@@ -3,10 +3,9 @@
 from pathlib import Path
 from typing import Annotated
 
-import psutil
 import typer
 
-from candidates.device_model import engine_settings, step_cost_model
+from candidates.device_model import engine_settings, memory_bytes, step_cost_model
 from compiler_agent.device import known_device_model
 from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
 from compiler_agent.settings import read_settings
@@ -37,7 +36,7 @@ def replay(
     replayed = replay_trace(
         read,
         step_cost_model(served.shape, device),
-        engine_settings(engine, served.shape, psutil.virtual_memory().total),
+        engine_settings(engine, served.shape, memory_bytes()),
         max_context_tokens=served.shape.window_tokens,
         utilisation=utilisation,
         limit=limit,

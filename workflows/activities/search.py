@@ -1,16 +1,16 @@
 """Activities of a search: propose, build, judge and screen, then settle the winner."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
-from candidates.builder import Builder
-from candidates.judge.judge import Judge
 from temporalio import activity
 
 from candidates.agent import Attempt, Budget, KernelAgent, Stop
 from candidates.benchmark.benchmark import Benchmark
+from candidates.builder import Builder
 from candidates.candidate import Proposal
+from candidates.judge.judge import Judge
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Decision, Measurement
@@ -79,7 +79,8 @@ class BuildActivities:
 class DeviceSearchActivities:
     """Everything that runs candidates on the device; one at a time, by its task queue."""
 
-    def __init__(self, ledger: Ledger, blobs: BlobStore, judge: Judge, benchmark: Benchmark) -> None:
+    def __init__(self, ledger: Ledger, blobs: BlobStore, judge: Judge, benchmark: Callable[[int], Benchmark]) -> None:
+        """`benchmark` by number of serving threads."""
         self._ledger, self._blobs, self._judge, self._benchmark = ledger, blobs, judge, benchmark
 
     @activity.defn
@@ -124,7 +125,7 @@ class DeviceSearchActivities:
         verdict = self._judge.judge(task, proposal.candidate, artifact)
         if not isinstance(verdict, Accepted):
             return Attempt(proposal=proposal, verdict=verdict)
-        screened = self._benchmark.screen(task, proposal.candidate, artifact)
+        screened = self._benchmark(task.threads).screen(task, proposal.candidate, artifact)
         if isinstance(screened, Rejected):
             return Attempt(proposal=proposal, verdict=screened)
         return Attempt(proposal=proposal, verdict=verdict, measurement=screened)
@@ -177,8 +178,9 @@ class DeviceSearchActivities:
         known = self._ledger.measurement(run_id, task.id, candidate.id, stage)
         if known is not None:
             return known
-        measure = self._benchmark.race if stage is MeasurementStage.RACE else self._benchmark.confirm
-        measured = measure(task, candidate, self._artifact(task, candidate.id))
+        benchmark, artifact = self._benchmark(task.threads), self._artifact(task, candidate.id)
+        measure = benchmark.race if stage is MeasurementStage.RACE else benchmark.confirm
+        measured = measure(task, candidate, artifact)
         if isinstance(measured, Rejected):
             return None
         self._ledger.put_measurement(run_id, task.id, candidate.id, measured)

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
-from candidates.serving_build.end_to_end import measure_end_to_end
 from temporalio import activity
 
 from candidates.device import DeviceFingerprint
@@ -27,7 +26,9 @@ from candidates.run import (
 )
 from candidates.serving_build.build import ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.end_to_end import measure_end_to_end
 from candidates.serving_build.manifest import ranges_of_wins
+from candidates.serving_build.served_process import ModelFiles
 from kernel_sandbox.sandbox import Sandbox
 from traces.served_model import open_model
 from workflows.activities.heartbeat import beating
@@ -177,13 +178,12 @@ class DeviceShipActivities:
         with beating():
             figures = measure_end_to_end(
                 self._sandbox,
-                model.folder(),
+                ModelFiles(folder=model.folder(), tokenizer=model.tokenizer),
                 Path(build.path),
                 replay.steps,
                 threads=ranking.threads,
                 seconds=request.end_to_end_s,
                 compile_seconds=request.compile_s,
-                home=self._home,
             )
         self._ledger.put_stage(ship.run_id, Stage.END_TO_END, figures)
         self._ledger.add_progress(

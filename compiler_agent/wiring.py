@@ -1,0 +1,124 @@
+"""Names meet classes: which language, agent and sandbox stands behind which word, and who gets which collaborator."""
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from candidates.agent import KernelAgent
+from candidates.benchmark.baseline import BaselinePool
+from candidates.benchmark.benchmark import Benchmark
+from candidates.benchmark.exclusive import measuring_core
+from candidates.builder import Builder
+from candidates.candidate import LanguageName
+from candidates.ceilings import fingerprint_device
+from candidates.judge.judge import Judge
+from candidates.language import KernelLanguage
+from candidates.languages.cpp import CppLanguage
+from candidates.ledger.blobs import BlobStore
+from candidates.ledger.ledger import Ledger
+from compiler_agent.agents.search.agent import SearchAgent
+from compiler_agent.device import known_ceilings
+from compiler_agent.settings import Settings
+from compiler_agent.worker import QueueService
+from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from kernel_sandbox.sandbox import Sandbox
+from workflows import queues
+from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
+from workflows.activities.ship import DeviceShipActivities, ShipActivities
+from workflows.activities.survey import SurveyActivities, TrafficActivities
+
+LANGUAGES: Mapping[LanguageName, KernelLanguage] = {LanguageName.CPP: CppLanguage()}
+
+QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device")
+"""As a worker is told; `device` is the queue of this machine's device."""
+
+
+def agents() -> Mapping[str, KernelAgent]:
+    return {agent.name: agent for agent in (SearchAgent(),)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workbench:
+    """What it takes to judge and measure a candidate on this machine."""
+
+    ledger: Ledger
+    blobs: BlobStore
+    sandbox: Sandbox
+    builder: Builder
+    judge: Judge
+    benchmark: Callable[[int], Benchmark]
+    """By number of serving threads."""
+
+
+@contextmanager
+def open_workbench(settings: Settings) -> Iterator[Workbench]:
+    ledger = Ledger(settings.ledger_url)
+    sandbox = BubblewrapSandbox()
+    with BaselinePool(settings.cache / "compile") as pool:
+
+        def benchmark(threads: int) -> Benchmark:
+            return Benchmark(
+                sandbox,
+                known_ceilings(settings, ledger, threads),
+                pool,
+                cache_folder=settings.cache,
+                lock_file=settings.home / "device.lock",
+            )
+
+        yield Workbench(
+            ledger=ledger,
+            blobs=BlobStore(settings.blobs),
+            sandbox=sandbox,
+            builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1),
+            judge=Judge(sandbox, core=measuring_core(), cache_folder=settings.cache),
+            benchmark=benchmark,
+        )
+
+
+@contextmanager
+def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[QueueService]]:
+    """The activities of each named queue with their collaborators, which live as long as the context."""
+    ledger, blobs = Ledger(settings.ledger_url), BlobStore(settings.blobs)
+    device = fingerprint_device()
+    cores = os.cpu_count() or 1
+    with ExitStack() as stack:
+        services: list[QueueService] = []
+        for name in names:
+            match name:
+                case queues.CONTROL:
+                    traffic = TrafficActivities(ledger, settings.home)
+                    services.append(QueueService(queue=name, activities=[traffic.replay_traffic], parallel=2))
+                case queues.AUTHOR:
+                    author = AuthorActivities(ledger, blobs, agents())
+                    services.append(QueueService(queue=name, activities=[author.propose], parallel=8))
+                case queues.BUILD:
+                    build = BuildActivities(
+                        ledger, blobs, Builder(BubblewrapSandbox(), LANGUAGES, slots=cores), parallel=cores
+                    )
+                    services.append(QueueService(queue=name, activities=[build.build_generation], parallel=2))
+                case queues.SHIP:
+                    ship = ShipActivities(ledger, blobs, settings.home, device)
+                    services.append(
+                        QueueService(queue=name, activities=[ship.assemble_build, ship.conclude_run], parallel=1)
+                    )
+                case _:
+                    services.append(_device_service(stack.enter_context(open_workbench(settings)), settings, device.id))
+        yield services
+
+
+def _device_service(bench: Workbench, settings: Settings, device_id: str) -> QueueService:
+    survey = SurveyActivities(bench.ledger, settings.home, settings.cache)
+    search = DeviceSearchActivities(bench.ledger, bench.blobs, bench.judge, bench.benchmark)
+    ship = DeviceShipActivities(bench.ledger, bench.sandbox, settings.home)
+    return QueueService(
+        queue=queues.device_queue(device_id),
+        activities=[
+            survey.measure_device,
+            survey.rank_hot_ops,
+            search.evaluate_generation,
+            search.settle_winner,
+            ship.gate_build,
+        ],
+        parallel=1,
+    )
