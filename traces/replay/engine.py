@@ -130,14 +130,16 @@ class _Engine:
             while self._arrived < len(arrivals) and arrivals[self._arrived].arrival_s <= self.now_s:
                 self._waiting.append(arrivals[self._arrived])
                 self._arrived += 1
-            mixes = self._policy.mixes_prefill_with_decode
-            preempted = mixes and self._make_room_to_decode()
-            chunks = self._form_prefill(may_admit=not preempted)
+            preemptions = self.preemptions
+            if self._policy.mixes_prefill_with_decode:
+                self._make_room_to_decode()
+            chunks = self._form_prefill(may_admit=self.preemptions == preemptions)
             if chunks:
                 self._prefill(chunks)
             elif self._decoding:
-                preempted = preempted or self._make_room_to_decode()
-                self._decode(1 if preempted else self._steps_until_event())
+                self._make_room_to_decode()
+                # Who was preempted may be back in the very next step, if others hold its blocks.
+                self._decode(self._steps_until_event() if self.preemptions == preemptions else 1)
             elif self._arrived < len(arrivals):
                 self.now_s = arrivals[self._arrived].arrival_s
             else:
@@ -343,13 +345,10 @@ class _Engine:
 
     # Preemption
 
-    def _make_room_to_decode(self) -> bool:
-        """Preempts until each decoding request has room for one more token. Whether it had to."""
-        preempted = False
+    def _make_room_to_decode(self) -> None:
+        """Preempts until each decoding request has room for one more token."""
         while len(self._decoding) > self._cache.available_tokens:
             self._preempt(self._choose_victim())
-            preempted = True
-        return preempted
 
     def _choose_victim(self) -> ServedRequest:
         if self._policy.preempts_last_admitted:

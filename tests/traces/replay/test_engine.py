@@ -221,13 +221,13 @@ SCENES = st.fixed_dictionaries(
         "engine": st.sampled_from(["vllm", "sglang"]),
         "max_batched_tokens": st.integers(4, 64),
         "max_sequences": st.integers(1, 8),
-        "kv_capacity_tokens": st.integers(120, 400),
+        "kv_capacity_tokens": st.integers(120, 300),
         "block_tokens": st.sampled_from([4, 16]),
     }
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(work=st.lists(WORK, min_size=1, max_size=20), scene=SCENES)
 def test_jumps_over_decodes_change_nothing(work: list[tuple[int, int, int, int, int]], scene: dict[str, Any]) -> None:
     jumped, stepped = (build(work, scene["block_tokens"]) for _ in range(2))
@@ -248,7 +248,7 @@ def test_jumps_over_decodes_change_nothing(work: list[tuple[int, int, int, int, 
     assert sorted(kinds[0], key=str) == sorted(kinds[1], key=str)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=300, deadline=None)
 @given(work=st.lists(WORK, min_size=1, max_size=20), scene=SCENES)
 def test_nothing_is_lost(work: list[tuple[int, int, int, int, int]], scene: dict[str, Any]) -> None:
     requests = build(work, scene["block_tokens"])
