@@ -17,8 +17,8 @@ from candidates.serving_build.speed import Pairs, Stratum, choose_strata, ratio,
 from kernel_sandbox.sandbox import Sandbox
 from traces.replay.step import EngineStep
 
-LEAST_SPEED_S = 10.0
-"""Pairs get at least this, however long the quality took."""
+LEAST_SPEED_SHARE = 0.4
+"""Of the time, for pairs, however long the quality took."""
 GRACE_S = 600.0
 """Beyond its time a process is stuck."""
 
@@ -66,7 +66,7 @@ def measure_end_to_end(
         if prompts is None:
             prompts = eager.ask("tokenize", texts=list(PROMPTS))["ids"]
         quality = measure_quality(eager, patched, plan, prompts, rng)
-        remaining_s = max(seconds - (time.monotonic() - started_s), LEAST_SPEED_S)
+        remaining_s = max(seconds - (time.monotonic() - started_s), LEAST_SPEED_SHARE * seconds)
         pairs = time_pairs(eager, patched, strata, model.vocabulary, remaining_s, rng)
         patched.thaw()
         report = patched.ask("report")

@@ -5,7 +5,7 @@ same tokens, which the judge samples from eager's logits; all statistics are the
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -43,15 +43,15 @@ class Quality:
 
 @dataclass(slots=True)
 class _Positions:
-    """What was seen so far, one entry for each position."""
+    """What was seen so far, one entry for each step."""
 
-    divergence: list[npt.NDArray[np.float64]]
-    gaps: list[npt.NDArray[np.float64]]
-    agrees: list[npt.NDArray[np.bool_]]
+    divergence: list[npt.NDArray[np.float64]] = field(default_factory=list)
+    gaps: list[npt.NDArray[np.float32]] = field(default_factory=list)
+    agrees: list[npt.NDArray[np.bool_]] = field(default_factory=list)
 
     def add(self, eager: Logits, build: Logits) -> None:
         self.divergence.append(kl_divergence(eager, build))
-        top_two = np.partition(eager, -2, axis=-1)[:, -2:].astype(np.float64)
+        top_two = np.partition(eager, -2, axis=-1)[:, -2:]
         self.gaps.append(top_two[:, 1] - top_two[:, 0])
         self.agrees.append(eager.argmax(-1) == build.argmax(-1))
 
@@ -68,7 +68,7 @@ def measure_quality(
     Raises ValueError when the prompts are too few or too short, ServedProcessEnded when a process fails.
     """
     short, long = _choose_prompts(prompts, plan)
-    seen = _Positions([], [], [])
+    seen = _Positions()
     noise = _compare_short(eager, build, plan, short, seen, rng)
     _start_sequence(eager, build, long)
     for process in (eager, build):
@@ -88,15 +88,20 @@ def measure_quality(
 
 def kl_divergence(eager: Logits, build: Logits) -> npt.NDArray[np.float64]:
     """KL(eager || build) of each row, nats, rounding below 0 read as 0: [rows, vocab] -> [rows] float64."""
-    log_p, log_q = _log_softmax(eager), _log_softmax(build)
-    divergence: npt.NDArray[np.float64] = (np.exp(log_p) * (log_p - log_q)).sum(-1)
-    return np.maximum(divergence, 0.0)
+    shifted_p, exponentials_p = _exponentials(eager)
+    shifted_q, exponentials_q = _exponentials(build)
+    total_p, total_q = exponentials_p.sum(-1), exponentials_q.sum(-1)
+    difference = np.einsum("rv,rv->r", exponentials_p, shifted_p - shifted_q) / total_p
+    divergence: npt.NDArray[np.float64] = np.maximum(difference - np.log(total_p) + np.log(total_q), 0.0)
+    return divergence
 
 
 def sample_tokens(logits: Logits, rng: np.random.Generator) -> Ids:
-    """One token from each row's distribution at temperature 1 (the Gumbel maximum), [rows, vocab] -> [rows]."""
-    tokens: Ids = (logits + rng.gumbel(size=logits.shape)).argmax(-1).astype(np.int64)
-    return tokens
+    """One token from each row's distribution at temperature 1: [rows, vocab] -> [rows]."""
+    cumulative = np.cumsum(_exponentials(logits)[1], axis=-1)
+    thresholds = rng.random(len(logits)) * cumulative[:, -1]
+    pairs = zip(cumulative, thresholds, strict=True)
+    return np.array([np.searchsorted(row, threshold, side="right") for row, threshold in pairs], dtype=np.int64)
 
 
 def _compare_short(
@@ -140,15 +145,19 @@ def _decode(
 ) -> list[tuple[Ids, Logits]]:
     """Feeds `ids` [batch, 1] and what eager's logits then give; returns the first `kept_steps` inputs with logits."""
     kept = []
+    previous: tuple[Logits, Logits] | None = None
     for step in range(steps):
-        # Both at once: nothing is timed here.
+        # Both at once: nothing is timed here. The statistics of a step are made while the next one runs.
         eager.send_step(ids, is_kept=True)
         build.send_step(ids, is_kept=True)
-        logits = eager.receive_logits(len(ids))
-        seen.add(logits, build.receive_logits(len(ids)))
+        if previous is not None:
+            seen.add(*previous)
+        previous = eager.receive_logits(len(ids)), build.receive_logits(len(ids))
         if step < kept_steps:
-            kept.append((ids, logits))
-        ids = sample_tokens(logits, rng)[:, None]
+            kept.append((ids, previous[0]))
+        ids = sample_tokens(previous[0], rng)[:, None]
+    if previous is not None:
+        seen.add(*previous)
     return kept
 
 
@@ -162,7 +171,7 @@ def _choose_prompts(prompts: Sequence[Sequence[int]], plan: QualityPlan) -> tupl
     return np.array(short, dtype=np.int64), np.array([by_length[-1][: plan.long_prompt_tokens]], dtype=np.int64)
 
 
-def _log_softmax(logits: Logits) -> npt.NDArray[np.float64]:
+def _exponentials(logits: Logits) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """(logits less the largest of their row, exp of that), float64."""
     shifted = logits.astype(np.float64) - logits.max(-1, keepdims=True)
-    result: npt.NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
-    return result
+    return shifted, np.exp(shifted)

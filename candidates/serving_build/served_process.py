@@ -66,6 +66,7 @@ class ServedProcess:
 
     def __init__(self, sandbox: Sandbox, model: ModelFiles, spec: ProcessSpec, wall_s: float) -> None:
         self.name = spec.name
+        self._is_patched = spec.build is not None
         self._vocabulary = model.vocabulary
         self._arena = os.memfd_create(f"logits-{spec.name}")
         size = spec.max_ids * 8 + spec.max_batch * self._vocabulary * 4
@@ -123,11 +124,13 @@ class ServedProcess:
         self.send("step", batch=ids.shape[0], tokens=ids.shape[1], is_kept=is_kept)
 
     def receive_logits(self, batch: int, limit_s: float | None = None) -> Logits:
-        """Logits of the last position, [batch, vocab], a copy that was taken while the process could not run."""
+        """Logits of the last position, [batch, vocab]; copied from a patched process while it could not run."""
         self.receive(limit_s)
-        self._process.freeze()
+        if self._is_patched:
+            self._process.freeze()
         logits = self._logits[: batch * self._vocabulary].reshape(batch, self._vocabulary).copy()
-        self._process.thaw()
+        if self._is_patched:
+            self._process.thaw()
         if not np.isfinite(logits).all():
             raise self._ended("left logits that are not finite")
         return logits

@@ -13,9 +13,9 @@ from candidates.serving_build.served_process import Ids, ServedProcess
 from traces.model_calls import ModelCall, model_calls
 from traces.replay.step import EngineStep
 
-DECODE_STRATA, PREFILL_STRATA = 4, 3
+DECODE_STRATA, PREFILL_STRATA = 4, 2
 MIN_PAIRS, MAX_PAIRS = 5, 200
-SHORTEST_PREFILL_TOKENS = 16
+SHORTEST_PREFILL_TOKENS = 64
 RESAMPLES = 2000
 
 
@@ -157,7 +157,7 @@ def _fit(eager: ServedProcess, stratum: Stratum, vocabulary: int, share_s: float
     eager.time_step(_random_ids(probe, vocabulary, rng))
     ns_per_token = eager.time_step(_random_ids(probe, vocabulary, rng)) / probe.tokens
     tokens = stratum.call.tokens
-    while tokens > SHORTEST_PREFILL_TOKENS and 2 * (MIN_PAIRS + 1) * tokens * ns_per_token > share_s * 1e9:
+    while tokens >= 2 * SHORTEST_PREFILL_TOKENS and 2 * (MIN_PAIRS + 1) * tokens * ns_per_token > share_s * 1e9:
         tokens = math.ceil(tokens / 2)
     return replace(stratum, call=replace(stratum.call, tokens=tokens))
 
