@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,14 +21,14 @@ from candidates.benchmark.baseline_protocol import (
     read_exactly,
     read_pickled,
 )
-from candidates.kernel_runner import Call, Place, Prepared, RunnerEnded, Segment
+from candidates.kernel_runner import Call, Prepared
 from candidates.measurement import Baseline
 from candidates.task import KernelTask
-from kernel_sandbox.sandbox import Ending, Finished
+from kernel_sandbox.arena import Arena, Place
 
 
 class BaselineFailed(Exception):
-    """PyTorch itself cannot run or compile the task's reference; the message is its own."""
+    """PyTorch itself cannot run or compile the task's reference, or ended; never the candidate's fault."""
 
 
 class Allocator(StrEnum):
@@ -71,7 +71,7 @@ class BaselineProcess:
         os.close(replies)
 
     def send(self, command: Command, content: object) -> None:
-        """Raises BaselineFailed with PyTorch's message, RunnerEnded when the process is gone."""
+        """Raises BaselineFailed with PyTorch's message, or when the process is gone."""
         try:
             os.write(self._requests, bytes([command]))
             body = memoryview(pickled(content))
@@ -105,15 +105,13 @@ class BaselineProcess:
         self._process.kill()
         self._process.wait()
 
-    def _ended(self) -> RunnerEnded:
+    def _ended(self) -> BaselineFailed:
         code = self._process.wait(timeout=10)
-        ending = Ending.SIGNALED if code < 0 else Ending.EXITED
-        finished = Finished(ending=ending, exit_code=abs(code), log="", wall_s=0.0)
-        return RunnerEnded(f"a baseline process ended with {code}; its messages are on standard error", finished)
+        return BaselineFailed(f"a PyTorch process ended with {code}; its messages are on standard error")
 
 
 class BaselineRunner:
-    """A KernelRunner: one session in a process that it shares with others."""
+    """A KernelRunner, but for raising BaselineFailed: one session in a process that it shares with others."""
 
     def __init__(self, process: BaselineProcess, session: int, task: KernelTask) -> None:
         self._process = process
@@ -155,9 +153,9 @@ class BaselinePool:
         self._sessions = itertools.count()
 
     def open(
-        self, baseline: Baseline, task: KernelTask, segment_paths: Mapping[Segment, str], core: int | None, threads: int
+        self, baseline: Baseline, task: KernelTask, arena: Arena, core: int | None, threads: int
     ) -> BaselineRunner:
-        """`segment_paths`: files that map the arena. `core`: the process is pinned there, None: all cores."""
+        """`core`: the whole process is pinned there, None: all cores. Raises BaselineFailed."""
         key = _ProcessKey(ALLOCATOR_OF[baseline], threads)
         if key not in self._processes:
             self._processes[key] = BaselineProcess(key.allocator, threads, self._compile_cache)
@@ -169,7 +167,9 @@ class BaselinePool:
             Opening(
                 session=session,
                 task_json=task.model_dump_json(),
-                segment_paths=dict(segment_paths),
+                segment_paths={
+                    segment: f"/proc/{os.getpid()}/fd/{descriptor}" for segment, descriptor in arena.descriptors.items()
+                },
                 is_compiled=baseline is Baseline.COMPILE,
             ),
         )

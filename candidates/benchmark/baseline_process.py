@@ -26,9 +26,9 @@ from candidates.benchmark.baseline_protocol import (
     read_exactly,
     read_pickled,
 )
-from candidates.kernel_runner import Place, Segment
 from candidates.reference import load_reference
 from candidates.task import InputSpec, KernelTask
+from kernel_sandbox.arena import Place, Segment
 
 TASKS_KEPT = 4
 """Compiled references that stay loaded; torch.compile holds some 10 MB for each."""

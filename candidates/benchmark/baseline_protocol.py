@@ -10,7 +10,8 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum
 
-from candidates.kernel_runner import Call, Segment
+from candidates.kernel_runner import Call
+from kernel_sandbox.arena import Segment
 
 RUN_PAYLOAD = struct.Struct("<III")
 LENGTH = struct.Struct("<Q")

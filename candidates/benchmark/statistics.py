@@ -118,18 +118,18 @@ def weigh_by_traffic(workloads: Sequence[WorkloadSpeedup]) -> TotalSpeedup:
     )
 
 
-def is_shown_slower(interval: Interval) -> bool:
-    """Whether a protected workload is shown to become slower than it may."""
-    return interval.high < PROTECTED_SPEEDUP
+def is_shown_slower(ratios: Sequence[float]) -> bool:
+    """Whether a protected workload is shown to become slower than it may; may be asked again after every look."""
+    return decide_by_signs(ratios, PROTECTED_SPEEDUP) is Decision.LOSE
 
 
-def decide_race(total: TotalSpeedup, workloads: Sequence[WorkloadSpeedup], decisions: Sequence[Decision]) -> Decision:
-    """The decision of a race over several workloads.
+def decide_race(total: TotalSpeedup, decisions: Sequence[Decision], *, any_is_slower: bool) -> Decision:
+    """The decision of a race over several workloads, from those of their sign tests.
 
     WIN: the whole interval of the total lies above the margin, the sign test shows a win at one workload at least, and
-    none is shown slower. LOSE: the total cannot reach the margin, or a workload is shown slower.
+    no protected one is shown slower. LOSE: the total cannot reach the margin, or a workload is shown slower.
     """
-    if total.interval.high <= MARGIN or any(is_shown_slower(workload.interval) for workload in workloads):
+    if total.interval.high <= MARGIN or any_is_slower:
         return Decision.LOSE
     if total.interval.low > MARGIN and Decision.WIN in decisions:
         return Decision.WIN
@@ -137,10 +137,7 @@ def decide_race(total: TotalSpeedup, workloads: Sequence[WorkloadSpeedup], decis
 
 
 def decide_confirmation(speedups: Sequence[float], margin: float = MARGIN) -> Decision:
-    """WIN when all of at least seven fresh processes lie above the margin (by luck: 1 in 128), else UNDECIDED.
-
-    LOSE when none does.
-    """
+    """WIN when all of at least seven fresh processes lie above the margin (by luck: 1 in 128), LOSE when none does."""
     if len(speedups) < FRESH_PROCESSES:
         raise ValueError(f"{len(speedups)} processes confirm nothing, {FRESH_PROCESSES} are needed")
     if all(speedup > margin for speedup in speedups):

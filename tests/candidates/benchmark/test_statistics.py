@@ -16,6 +16,7 @@ from candidates.benchmark.statistics import (
     decide_by_signs,
     decide_confirmation,
     decide_race,
+    is_shown_slower,
     log_e_value,
     median,
     median_interval,
@@ -124,16 +125,22 @@ def test_total_weighs_by_time_not_by_calls() -> None:
 
 
 def test_protected_workload_shown_slower_loses_the_race() -> None:
-    workloads = [weighed(3.0, 2.9, 3.1, 1000), weighed(0.95, 0.93, 0.98, 1)]
-    total = weigh_by_traffic(workloads)
-    assert decide_race(total, workloads, [Decision.WIN, Decision.LOSE]) is Decision.LOSE
+    total = weigh_by_traffic([weighed(3.0, 2.9, 3.1, 1000), weighed(0.95, 0.93, 0.98, 1)])
+    rng = random.Random(11)
+    slower = [0.95 * math.exp(rng.gauss(0, 0.02)) for _ in range(100)]
+    assert is_shown_slower(slower)
+    assert decide_race(total, [Decision.WIN, Decision.LOSE], any_is_slower=True) is Decision.LOSE
+
+
+def test_equal_workload_is_not_shown_slower() -> None:
+    rng = random.Random(12)
+    assert not is_shown_slower([math.exp(rng.gauss(0, 0.02)) for _ in range(100)])
 
 
 def test_race_is_undecided_while_no_workload_has_won() -> None:
-    workloads = [weighed(1.2, 1.1, 1.3)]
     total = TotalSpeedup(speedup=1.2, interval=Interval(1.1, 1.3))
-    assert decide_race(total, workloads, [Decision.UNDECIDED]) is Decision.UNDECIDED
-    assert decide_race(total, workloads, [Decision.WIN]) is Decision.WIN
+    assert decide_race(total, [Decision.UNDECIDED], any_is_slower=False) is Decision.UNDECIDED
+    assert decide_race(total, [Decision.WIN], any_is_slower=False) is Decision.WIN
 
 
 def test_confirmation_needs_every_fresh_process_above_the_margin() -> None:

@@ -1,0 +1,320 @@
+"""Benchmark: how fast a candidate is beside the best that PyTorch and the live build do, by protocol PAIR-7.
+
+Screening is a cheap look, a race decides one candidate in one process, a confirmation repeats it in fresh processes.
+"""
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from candidates.benchmark.audit import Caught
+from candidates.benchmark.baseline import BaselinePool
+from candidates.benchmark.best_baseline import BestBaseline, BestBaselines, fix_best_baselines, time_baseline
+from candidates.benchmark.bout import Bout, is_settled
+from candidates.benchmark.contest import Contest
+from candidates.benchmark.exclusive import exclusive_slot, measuring_core, pinned
+from candidates.benchmark.pairing import PreemptionProvoked, Side
+from candidates.benchmark.statistics import (
+    FRESH_PROCESSES,
+    PAIRS_PER_LOOK,
+    PROTECTED_SPEEDUP,
+    SCREEN_KILL_SPEEDUP,
+    TotalSpeedup,
+    decide_by_signs,
+    decide_confirmation,
+    decide_race,
+    is_shown_slower,
+    median,
+    weigh_by_traffic,
+)
+from candidates.candidate import Candidate
+from candidates.device import DeviceCeilings
+from candidates.judge.cpp_runner import open_cpp_runner
+from candidates.judge.endings import fault_of_ending
+from candidates.judge.outputs import Fault
+from candidates.kernel_runner import Prepared, RunnerEnded
+from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
+from candidates.task import KernelTask, Workload
+from candidates.verdict import Evidence, Reason, Rejected
+from kernel_sandbox.sandbox import Sandbox
+
+SCREEN_PAIRS = 5
+PROTECTED_PAIRS = 100
+_SCREEN_S = 30.0
+_PRECISE_PAIRS, _PRECISE_WIDTH = 20, 1.02
+_CLEAR_SPEEDUP, _CLEAR_WIDTH = 1.25, 1.15
+"""Far above the margin a wider interval is as good as a narrow one near it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LiveKernel:
+    """The kernel of the serving build that is live now, built for the same task."""
+
+    candidate: Candidate
+    artifact: bytes
+
+
+class Benchmark:
+    """Only one measurement runs on the machine at a time: every method waits for `lock_file`."""
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        ceilings: DeviceCeilings,
+        pool: BaselinePool,
+        *,
+        cache_folder: Path,
+        lock_file: Path,
+    ) -> None:
+        """`cache_folder` keeps the compiled runner and the baselines fixed for each task."""
+        self._sandbox = sandbox
+        self._ceilings = ceilings
+        self._pool = pool
+        self._cache_folder = cache_folder
+        self._lock_file = lock_file
+
+    def fix_best_baselines(self, task: KernelTask, threads: int | None = None) -> Mapping[str, BestBaseline]:
+        """By name of the public workload; measured once for each task and thread count, then kept."""
+        threads = threads or task.threads
+        kept = self._cache_folder / "baselines" / f"{task.id}-{threads}.json"
+        if kept.exists():
+            return BestBaselines.model_validate_json(kept.read_text()).by_workload
+        with self._contest(task, threads) as (contest, rng):
+            best = fix_best_baselines(contest, task, rng)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        kept.write_text(best.model_dump_json())
+        return best.by_workload
+
+    def time_eager(self, task: KernelTask, workload: Workload) -> float:
+        """One call of the reference in eager PyTorch, in us, memory reused between calls."""
+        with self._contest(task, task.threads) as (contest, rng):
+            return time_baseline(contest, workload, Baseline.EAGER_OUT, rng)
+
+    def screen(
+        self, task: KernelTask, candidate: Candidate, artifact: bytes, *, live: LiveKernel | None = None
+    ) -> Measurement | Rejected:
+        """Five pairs a workload on one core, heaviest first; LOSE as soon as it is far behind, else UNDECIDED."""
+        began_s = time.monotonic()
+        best = self.fix_best_baselines(task, threads=1)
+        seed = secrets.randbits(63)
+
+        def run() -> Measurement:
+            with self._bout(task, candidate, artifact, best, live, threads=1, seed=seed) as bout:
+                measured: list[Workload] = []
+                for workload in _heaviest_first(task, best):
+                    bout.take(workload, SCREEN_PAIRS, began_s + _SCREEN_S)
+                    measured.append(workload)
+                    total = weigh_by_traffic([bout.speedup(workload) for workload in measured])
+                    if total.speedup < SCREEN_KILL_SPEEDUP and _share_of_time(measured, task, best) >= 0.5:
+                        break
+                decision = Decision.LOSE if total.speedup < SCREEN_KILL_SPEEDUP else Decision.UNDECIDED
+                workloads = tuple(bout.measurement(workload, Decision.UNDECIDED) for workload in measured)
+                return _measurement(Stage.SCREEN, task, 1, workloads, total, decision, bout, began_s)
+
+        return _caught(run, seed)
+
+    def race(
+        self,
+        task: KernelTask,
+        candidate: Candidate,
+        artifact: bytes,
+        *,
+        live: LiveKernel | None = None,
+        most_pairs: int = 400,
+        most_s: float = 20.0,
+    ) -> Measurement | Rejected:
+        """The sequential sign test on every workload, with the threads of serving.
+
+        `most_pairs` caps one workload, `most_s` all of them together.
+        """
+        began_s = time.monotonic()
+        best = self.fix_best_baselines(task)
+        seed = secrets.randbits(63)
+
+        def run() -> Measurement:
+            with self._bout(task, candidate, artifact, best, live, threads=task.threads, seed=seed) as bout:
+                deadline_s = time.monotonic() + most_s
+                ratios: dict[str, list[float]] = {}
+                running = list(order := _heaviest_first(task, best))
+                while running:
+                    for workload in tuple(running):
+                        seen = ratios[workload.name] = bout.take(workload, PAIRS_PER_LOOK, deadline_s).ratios()
+                        if is_settled(seen, PROTECTED_PAIRS) or len(seen) >= most_pairs:
+                            running.remove(workload)
+                    total = weigh_by_traffic([bout.speedup(workload) for workload in order])
+                    any_is_slower = any(map(is_shown_slower, ratios.values()))
+                    decisions = {name: decide_by_signs(seen) for name, seen in ratios.items()}
+                    decision = decide_race(total, list(decisions.values()), any_is_slower=any_is_slower)
+                    if any_is_slower or time.monotonic() > deadline_s:
+                        break
+                won = [workload for workload in order if decisions[workload.name] is Decision.WIN]
+                if decision is Decision.WIN:
+                    bout.refuse_amortised(won[0], time.monotonic() + most_s)
+                workloads = tuple(bout.measurement(workload, decisions[workload.name]) for workload in order)
+                return _measurement(Stage.RACE, task, task.threads, workloads, total, decision, bout, began_s)
+
+        return _caught(run, seed)
+
+    def confirm(
+        self,
+        task: KernelTask,
+        candidate: Candidate,
+        artifact: bytes,
+        *,
+        live: LiveKernel | None = None,
+        processes: int = FRESH_PROCESSES,
+        pairs: int = 100,
+        most_s: float = 60.0,
+    ) -> Measurement | Rejected:
+        """The race again in fresh processes on fresh inputs; medians over the processes, intervals are their ranges."""
+        began_s = time.monotonic()
+        best = self.fix_best_baselines(task)
+        seed = secrets.randbits(63)
+        order = _heaviest_first(task, best)
+
+        def run() -> Measurement:
+            rounds: list[tuple[WorkloadMeasurement, ...]] = []
+            totals: list[float] = []
+            for process in range(processes):
+                with self._bout(task, candidate, artifact, best, live, threads=task.threads, seed=seed) as bout:
+                    deadline_s = time.monotonic() + most_s / processes
+                    for workload in order:
+                        self._take_until_precise(bout, workload, pairs, deadline_s)
+                    if process == 0:
+                        bout.refuse_amortised(order[0], time.monotonic() + most_s / processes)
+                    totals.append(weigh_by_traffic([bout.speedup(workload) for workload in order]).speedup)
+                    rounds.append(tuple(bout.measurement(workload, Decision.UNDECIDED) for workload in order))
+            workloads = tuple(_over_processes(seen) for seen in zip(*rounds, strict=True))
+            decision = decide_confirmation(totals)
+            if any(workload.interval.high < PROTECTED_SPEEDUP for workload in workloads):
+                decision = Decision.LOSE
+            total = TotalSpeedup(speedup=median(totals), interval=Interval(min(totals), max(totals)))
+            return _measurement(Stage.CONFIRM, task, task.threads, workloads, total, decision, bout, began_s)
+
+        return _caught(run, seed)
+
+    @staticmethod
+    def _take_until_precise(bout: Bout, workload: Workload, pairs: int, deadline_s: float) -> None:
+        while True:
+            taken = bout.take(workload, _PRECISE_PAIRS, deadline_s).pairs
+            low, high = bout.speedup(workload).interval
+            is_precise = high / low < (_PRECISE_WIDTH if low < _CLEAR_SPEEDUP else _CLEAR_WIDTH)
+            if taken >= pairs or is_precise or time.monotonic() > deadline_s:
+                return
+
+    @contextmanager
+    def _contest(self, task: KernelTask, threads: int) -> Iterator[tuple[Contest, np.random.Generator]]:
+        rng = np.random.default_rng()
+        core = measuring_core() if threads == 1 else None
+        with (
+            exclusive_slot(self._lock_file),
+            pinned(core),
+            Contest(task, self._pool, self._ceilings, rng, core, threads) as contest,
+        ):
+            yield contest, rng
+
+    @contextmanager
+    def _bout(
+        self,
+        task: KernelTask,
+        candidate: Candidate,
+        artifact: bytes,
+        best: Mapping[str, BestBaseline],
+        live: LiveKernel | None,
+        *,
+        threads: int,
+        seed: int,
+    ) -> Iterator[Bout]:
+        with self._contest(task, threads) as (contest, _):
+
+            def enter(kernel: Candidate, built: bytes) -> tuple[Side, Prepared]:
+                runner = open_cpp_runner(
+                    self._sandbox,
+                    task,
+                    kernel,
+                    built,
+                    contest.arena,
+                    contest.core,
+                    threads,
+                    cache_folder=self._cache_folder,
+                )
+                return contest.enter(runner, self._ceilings.dispatch_us)
+
+            current = enter(live.candidate, live.artifact)[0] if live else None
+            side, prepared = enter(candidate, artifact)
+            yield Bout(contest, best, side, prepared, current, self._ceilings, seed)
+
+
+def _caught(run: Callable[[], Measurement], seed: int) -> Measurement | Rejected:
+    try:
+        return run()
+    except Caught as caught:
+        return caught.rejected
+    except PreemptionProvoked as provoked:
+        fault = Fault(reason=Reason.PROVOKED_PREEMPTION, message=str(provoked))
+        log_tail = ""
+    except RunnerEnded as ended:
+        fault = fault_of_ending(ended, Reason.CRASHED)
+        log_tail = ended.finished.log
+    evidence = Evidence(message=f"while it was timed: {fault.message}", log_tail=log_tail)
+    return Rejected(reason=fault.reason, workload=None, evidence=evidence, seed=seed)
+
+
+def _heaviest_first(task: KernelTask, best: Mapping[str, BestBaseline]) -> list[Workload]:
+    """Public workloads by the time that traffic spends in them now."""
+    return sorted(task.public_workloads, key=lambda w: -w.calls_per_hour * best[w.name].time_us)
+
+
+def _share_of_time(measured: list[Workload], task: KernelTask, best: Mapping[str, BestBaseline]) -> float:
+    def time_us(workloads: Sequence[Workload]) -> float:
+        return sum(workload.calls_per_hour * best[workload.name].time_us for workload in workloads)
+
+    everything = time_us(task.public_workloads)
+    return time_us(measured) / everything if everything else len(measured) / len(task.public_workloads)
+
+
+def _over_processes(seen: tuple[WorkloadMeasurement, ...]) -> WorkloadMeasurement:
+    """One workload over several fresh processes."""
+    speedups = [one.speedup_over_best for one in seen]
+    interval = Interval(min(speedups), max(speedups))
+    decision = decide_confirmation(speedups)
+    return seen[0].model_copy(
+        update={
+            "candidate_us": median([one.candidate_us for one in seen]),
+            "kernel_only_us": median([one.kernel_only_us for one in seen]),
+            "share_of_floor": median([one.share_of_floor for one in seen]),
+            "speedup_over_best": median(speedups),
+            "interval": interval,
+            "pairs": sum(one.pairs for one in seen),
+            "decision": decision,
+        }
+    )
+
+
+def _measurement(
+    stage: Stage,
+    task: KernelTask,
+    threads: int,
+    workloads: tuple[WorkloadMeasurement, ...],
+    total: TotalSpeedup,
+    decision: Decision,
+    bout: Bout,
+    began_s: float,
+) -> Measurement:
+    return Measurement(
+        stage=stage,
+        device_id=task.device_id,
+        threads=threads,
+        workloads=workloads,
+        traffic_weighted_speedup=total.speedup,
+        interval=total.interval,
+        decision=decision,
+        prepare_us=bout.prepare_us,
+        prepared_bytes=bout.prepared_bytes,
+        wall_s=time.monotonic() - began_s,
+    )

@@ -1,0 +1,83 @@
+"""Fixing the best baseline of each workload, once and before any race, so that no candidate picks its opponent."""
+
+import time
+
+import numpy as np
+
+from candidates.benchmark.baseline import BaselineFailed
+from candidates.benchmark.contest import Contest
+from candidates.benchmark.pairing import Side
+from candidates.benchmark.statistics import median
+from candidates.measurement import Baseline
+from candidates.record import Record
+from candidates.task import KernelTask, Workload
+
+MEASURED = (Baseline.EAGER, Baseline.EAGER_OUT, Baseline.COMPILE)
+_ROUNDS, _FEWEST_ROUNDS, _ROUNDS_S = 11, 3, 0.4
+
+
+class BestBaseline(Record):
+    best: Baseline
+    times_us: dict[Baseline, float]
+    """Of one call, dispatch included; a baseline that PyTorch cannot run is missing."""
+
+    @property
+    def time_us(self) -> float:
+        return self.times_us[self.best]
+
+
+class BestBaselines(Record):
+    """By workload name."""
+
+    by_workload: dict[str, BestBaseline]
+
+
+def fix_best_baselines(contest: Contest, task: KernelTask, rng: np.random.Generator) -> BestBaselines:
+    return BestBaselines(by_workload={w.name: _fix_best_baseline(contest, w, rng) for w in task.public_workloads})
+
+
+def time_baseline(contest: Contest, workload: Workload, baseline: Baseline, rng: np.random.Generator) -> float:
+    """One call in us, dispatch included. Raises BaselineFailed."""
+    return _time_sides(contest, workload, {baseline: contest.baseline(baseline)}, rng)[baseline]
+
+
+def _fix_best_baseline(contest: Contest, workload: Workload, rng: np.random.Generator) -> BestBaseline:
+    sides: dict[Baseline, Side] = {}
+    for baseline in MEASURED:
+        try:
+            sides[baseline] = contest.baseline(baseline)
+            with contest.sampler(workload, 1) as sampler:
+                sampler.lay_out(sides[baseline])
+        except BaselineFailed:
+            if baseline is not Baseline.COMPILE:
+                raise
+            del sides[baseline]
+    times_us = _time_sides(contest, workload, sides, rng)
+    return BestBaseline(best=min(times_us, key=lambda baseline: times_us[baseline]), times_us=times_us)
+
+
+def _time_sides(
+    contest: Contest, workload: Workload, sides: dict[Baseline, Side], rng: np.random.Generator
+) -> dict[Baseline, float]:
+    """Rounds in which every side takes one sample, in random order."""
+    with contest.sampler(workload, 1) as sampler:
+        estimates_us = []
+        for side in sides.values():
+            sampler.lay_out(side)
+            estimates_us.append(sampler.estimate_us(side))
+    count = contest.choose_count(workload, max(estimates_us), min(estimates_us))
+    with contest.sampler(workload, count) as sampler:
+        for side in sides.values():
+            sampler.lay_out(side)
+        samples_us: dict[Baseline, list[float]] = {baseline: [] for baseline in sides}
+        preempted_us: dict[Baseline, list[float]] = {baseline: [] for baseline in sides}
+        deadline_s = time.monotonic() + _ROUNDS_S * len(sides)
+        for turn in range(_ROUNDS):
+            if turn >= _FEWEST_ROUNDS and time.monotonic() > deadline_s:
+                break
+            for index in rng.permutation(len(sides)):
+                baseline = list(sides)[index]
+                sample = sampler.sample(sides[baseline], count)
+                kept = preempted_us if sample.was_preempted else samples_us
+                kept[baseline].append((sample.batch_ns - sample.null_ns) / count / 1000)
+    return {baseline: max(median(samples_us[baseline] or preempted_us[baseline]), 0.1) for baseline in sides}

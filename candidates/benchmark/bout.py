@@ -1,0 +1,199 @@
+"""Bout: one candidate process against the fixed best baselines, workload by workload."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from candidates.benchmark.audit import Audit, Caught
+from candidates.benchmark.best_baseline import BestBaseline
+from candidates.benchmark.contest import Contest
+from candidates.benchmark.pairing import Pairing, Sampler, Side
+from candidates.benchmark.statistics import (
+    MARGIN,
+    WorkloadSpeedup,
+    decide_by_signs,
+    is_shown_slower,
+    median,
+    median_interval,
+    median_ratio,
+)
+from candidates.device import DeviceCeilings
+from candidates.floor import floor_us
+from candidates.judge.outputs import Fault, rejected
+from candidates.kernel_runner import Prepared
+from candidates.measurement import Baseline, Decision, WorkloadMeasurement
+from candidates.task import Workload
+from candidates.verdict import Reason
+
+_ESTIMATE_CALLS, _ESTIMATE_SAMPLES = 8, 3
+_LONGEST_ESTIMATE_US = 2000.0
+_POSSIBLE_SHARE = 0.8
+"""A time below this share of the floor is not a good kernel but work that was not done."""
+_SINGLE_CALL_PAIRS = 40
+_AMORTISED_SHARE = 0.5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Heat:
+    """The pairing of one workload and whom the candidate meets there."""
+
+    pairing: Pairing
+    opponent: Baseline
+    baselines_us: Mapping[Baseline, float]
+
+
+class Bout:
+    """Raises Caught when the candidate cheats on the clock, RunnerEnded when it ends."""
+
+    def __init__(
+        self,
+        contest: Contest,
+        best: Mapping[str, BestBaseline],
+        candidate: Side,
+        prepared: Prepared,
+        current: Side | None,
+        ceilings: DeviceCeilings,
+        seed: int,
+    ) -> None:
+        self._prepared = prepared
+        self._contest = contest
+        self._best = best
+        self._candidate = candidate
+        self._current = current
+        self._ceilings = ceilings
+        self._seed = seed
+        self._rng = np.random.default_rng(seed)
+        self._audit = Audit(self._rng, seed)
+        self._heats: dict[str, _Heat] = {}
+
+    @property
+    def prepare_us(self) -> float:
+        """Of all instances that serving has."""
+        return self._prepared.elapsed_ns / 1000 * self._share_of_instances
+
+    @property
+    def prepared_bytes(self) -> int:
+        return round(self._prepared.size_bytes * self._share_of_instances)
+
+    @property
+    def _share_of_instances(self) -> float:
+        return self._contest.task.instances / self._contest.parameter_sets
+
+    def take(self, workload: Workload, pairs: int, deadline_s: float) -> Pairing:
+        """Adds pairs on one workload, fewer when `time.monotonic()` passes the deadline, one at least."""
+        if workload.name not in self._heats:
+            self._heats[workload.name] = self._open_heat(workload)
+        pairing = self._heats[workload.name].pairing
+        with self._contest.sampler(workload, pairing.count) as sampler:
+            sampler.lay_out(pairing.baseline)
+            sampler.lay_out(pairing.candidate)
+            pairing.take(sampler, pairs, deadline_s)
+        self._refuse_impossible(workload, pairing)
+        return pairing
+
+    def refuse_amortised(self, workload: Workload, deadline_s: float) -> None:
+        """Whether the win is the batch's: at one call a handshake at least half of the difference must be left.
+
+        Raises Caught when it is shown to be less.
+        """
+        batched = self._heats[workload.name].pairing
+        if batched.count == 1:
+            return
+        single = Pairing(batched.baseline, batched.candidate, 1, self._rng, self._audit)
+        with self._contest.sampler(workload, batched.count) as sampler:
+            sampler.lay_out(single.baseline)
+            sampler.lay_out(single.candidate)
+            single.take(sampler, _SINGLE_CALL_PAIRS, deadline_s)
+        most_us = median_interval(single.differences_us()).high
+        batched_us = median(batched.differences_us())
+        if single.pairs >= _SINGLE_CALL_PAIRS // 2 and most_us < _AMORTISED_SHARE * batched_us:
+            self._catch(
+                Reason.AMORTISED,
+                workload,
+                f"{batched_us:.2f} us faster a call in batches of {batched.count}, at most {most_us:.2f} us alone",
+            )
+
+    def speedup(self, workload: Workload) -> WorkloadSpeedup:
+        pairing = self._heats[workload.name].pairing
+        ratios = pairing.ratios()
+        return WorkloadSpeedup(
+            calls_per_hour=workload.calls_per_hour,
+            baseline_us=median(pairing.baseline_times_us()) + pairing.baseline.dispatch_us,
+            speedup=median_ratio(ratios),
+            interval=median_interval(ratios),
+        )
+
+    def measurement(self, workload: Workload, decision: Decision) -> WorkloadMeasurement:
+        heat = self._heats[workload.name]
+        speedup = self.speedup(workload)
+        kernel_only_us = median(heat.pairing.candidate_times_us())
+        return WorkloadMeasurement(
+            workload=workload.name,
+            candidate_us=kernel_only_us + self._candidate.dispatch_us,
+            kernel_only_us=kernel_only_us,
+            baselines_us=dict(heat.baselines_us) | {heat.opponent: speedup.baseline_us},
+            best_baseline=heat.opponent,
+            speedup_over_best=speedup.speedup,
+            interval=speedup.interval,
+            pairs=heat.pairing.pairs,
+            share_of_floor=floor_us(self._contest.task, workload, self._ceilings) / kernel_only_us,
+            parameters_are_cold=self._contest.are_parameters_cold,
+            decision=decision,
+        )
+
+    def _open_heat(self, workload: Workload) -> _Heat:
+        best = self._best[workload.name]
+        opponent, baselines_us = best.best, dict(best.times_us)
+        baseline = self._contest.baseline(best.best)
+        with self._contest.sampler(workload, self._estimate_calls(workload, best.time_us)) as sampler:
+            candidate_us = self._estimate_us(sampler, self._candidate)
+            if self._current is not None:
+                baselines_us[Baseline.CURRENT] = self._estimate_us(sampler, self._current) + self._current.dispatch_us
+                if baselines_us[Baseline.CURRENT] < best.time_us:
+                    opponent, baseline = Baseline.CURRENT, self._current
+        count = self._contest.choose_count(workload, baselines_us[opponent], candidate_us)
+        pairing = Pairing(baseline, self._candidate, count, self._rng, self._audit)
+        return _Heat(pairing=pairing, opponent=opponent, baselines_us=baselines_us)
+
+    def _estimate_calls(self, workload: Workload, baseline_us: float) -> int:
+        most = self._contest.choose_count(workload, baseline_us, baseline_us / 100)
+        return max(1, min(_ESTIMATE_CALLS, most, int(_LONGEST_ESTIMATE_US / baseline_us)))
+
+    def _estimate_us(self, sampler: Sampler, side: Side) -> float:
+        sampler.lay_out(side)
+        count = sampler.largest_count
+        samples = [sampler.sample(side, count) for _ in range(_ESTIMATE_SAMPLES)]
+        return max(median([sample.batch_ns - sample.null_ns for sample in samples]) / count / 1000, 0.1)
+
+    def _refuse_impossible(self, workload: Workload, pairing: Pairing) -> None:
+        parameter_bytes = None
+        if self._prepared.size_bytes:
+            # A candidate may have packed its parameters into fewer bytes than the task's.
+            packed = self._prepared.size_bytes // self._contest.parameter_sets
+            parameter_bytes = min(packed, self._contest.task.parameter_bytes())
+        floor = floor_us(self._contest.task, workload, self._ceilings, parameter_bytes)
+        fastest_us = median(pairing.candidate_times_us())
+        if fastest_us < _POSSIBLE_SHARE * floor:
+            self._catch(
+                Reason.FASTER_THAN_POSSIBLE,
+                workload,
+                f"{fastest_us:.2f} us, but this device cannot do it in less than {floor:.2f} us",
+            )
+
+    def _catch(self, reason: Reason, workload: Workload, message: str) -> None:
+        raise Caught(rejected(workload, Fault(reason=reason, message=message), seed=self._seed))
+
+
+def is_settled(ratios: list[float], protected_pairs: int) -> bool:
+    """Whether more pairs on a workload would tell nothing that a race needs.
+
+    After a loss the pairs go on until the workload is shown to be no slower, or enough were taken to see 0.97.
+    """
+    match decide_by_signs(ratios, MARGIN):
+        case Decision.WIN:
+            return True
+        case Decision.LOSE:
+            return is_shown_slower(ratios) or len(ratios) >= protected_pairs
+        case Decision.UNDECIDED:
+            return False

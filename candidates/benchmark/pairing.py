@@ -1,0 +1,204 @@
+"""Paired samples of two sides over the same slots, in random order, by a clock that neither side can reach."""
+
+import resource
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from candidates.benchmark.slots import ContentPool, Slots
+from candidates.benchmark.statistics import median
+from candidates.kernel_runner import KernelRunner
+
+SAMPLE_US = 100.0
+"""What a sample of the faster side should last at least."""
+LONGEST_SAMPLE_US = 3000.0
+SHORTEST_CALL_US = 1e-3
+_EXPECTED_SWITCHES = 1
+"""A handshake on one core preempts once by itself: whoever writes to the pipe is preempted by the reader it wakes."""
+_HARMLESS_SWITCH_EVERY_NS = 5_000_000
+"""A long sample is interrupted by the kernel's own short work now and then; that is no reason to drop it."""
+_DROPPED_IN_A_ROW = 200
+_PROVOKED_AFTER, _PROVOKED_SHARE = 20, 0.5
+
+
+class PreemptionProvoked(Exception):
+    """The candidate is preempted far more often than its opponent on the same core: it chooses its own samples."""
+
+
+class MachineTooBusy(Exception):
+    """Not a single undisturbed pair could be taken; something else runs on the core that measures."""
+
+
+class CacheFlush:
+    """Streams through a buffer of twice the last cache, so that nothing written before is left in it."""
+
+    def __init__(self, last_cache_bytes: int) -> None:
+        self._buffer = np.ones(2 * last_cache_bytes // 8, dtype=np.int64)
+
+    def flush(self) -> None:
+        self._buffer.sum()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Side:
+    """One competitor."""
+
+    runner: KernelRunner
+    dispatch_us: float = 0.0
+    """What serving adds to each of its calls; 0 where a sample contains it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    batch_ns: int
+    null_ns: int
+    was_preempted: bool
+
+
+@dataclass(slots=True)
+class _Times:
+    """Undisturbed samples of one side on one workload."""
+
+    batches_ns: list[int] = field(default_factory=list)
+    nulls_ns: list[int] = field(default_factory=list)
+    preempted: int = 0
+
+    def of_one_call_us(self, count: int) -> list[float]:
+        null_ns = median(self.nulls_ns)
+        return [max((batch - null_ns) / count / 1000, SHORTEST_CALL_US) for batch in self.batches_ns]
+
+
+class Sampler:
+    """Takes single samples of any side over one workload's slots; the last slot is for the warm-up call.
+
+    `flush` is given where serving finds the parameters cold.
+    """
+
+    def __init__(self, slots: Slots, content: ContentPool, flush: CacheFlush | None) -> None:
+        self.slots = slots
+        self._content = content
+        self._flush = flush
+
+    @property
+    def largest_count(self) -> int:
+        return len(self.slots.calls) - 1
+
+    def lay_out(self, side: Side) -> None:
+        side.runner.thaw()
+        axes = self.slots.workload.axes
+        side.runner.lay_out([axes[axis] for axis in self.slots.task.axes], self.slots.calls)
+        side.runner.freeze()
+
+    def sample(self, side: Side, count: int) -> Sample:
+        """`count` calls in one batch; the side is frozen again when this returns."""
+        runner = side.runner
+        runner.thaw()
+        runner.run(self.largest_count, 1)  # untimed: code and branch predictors of this side are warm again
+        if self._flush:
+            self._flush.flush()
+        self.slots.refresh(self._content)
+        null_ns = runner.run(0, 0)
+        switches_before = runner.involuntary_switches() + _own_switches()
+        batch_ns = runner.run(0, count)
+        own_switches = _own_switches()  # freezing wakes the runner, which preempts us
+        runner.freeze()  # before anything slow: what was not done when the reply came must stay undone
+        switches = runner.involuntary_switches() + own_switches - switches_before
+        expected = _EXPECTED_SWITCHES + batch_ns // _HARMLESS_SWITCH_EVERY_NS
+        return Sample(batch_ns=batch_ns, null_ns=null_ns, was_preempted=switches > expected)
+
+    def estimate_us(self, side: Side) -> float:
+        """Of one call, from the best of three samples of one: too high rather than too low."""
+        samples = [self.sample(side, 1) for _ in range(3)]
+        return max(min(sample.batch_ns - sample.null_ns for sample in samples) / 1000, 0.1)
+
+
+class Pairing:
+    """Baseline against candidate on one workload: pairs taken so far, and what they say."""
+
+    def __init__(
+        self,
+        baseline: Side,
+        candidate: Side,
+        count: int,
+        rng: np.random.Generator,
+        check: Callable[[Slots, int], None] | None = None,
+    ) -> None:
+        """`check` is called after each of the candidate's samples, while it is frozen, with the calls it made."""
+        self.baseline = baseline
+        self.candidate = candidate
+        self.count = count
+        self._times = {True: _Times(), False: _Times()}  # by whether it is the candidate
+        self._rng = rng
+        self._check = check
+
+    @property
+    def pairs(self) -> int:
+        return len(self._times[True].batches_ns)
+
+    def take(self, sampler: Sampler, pairs: int, deadline_s: float) -> None:
+        """Adds that many pairs, or fewer when `time.monotonic()` passes the deadline; preempted ones do not count.
+
+        Both sides know the sampler's layout. Always leaves one pair at least, or raises MachineTooBusy.
+        """
+        wanted = self.pairs + pairs
+        tried = 0
+        while self.pairs < wanted and (time.monotonic() < deadline_s or self.pairs == 0):
+            tried += 1
+            self._take_pair(sampler)
+            if self.pairs == 0 and tried >= _DROPPED_IN_A_ROW:
+                raise MachineTooBusy(f"{tried} pairs were preempted: stop what else runs on this machine")
+
+    def candidate_times_us(self) -> list[float]:
+        """Of one call, without dispatch."""
+        return self._times[True].of_one_call_us(self.count)
+
+    def baseline_times_us(self) -> list[float]:
+        return self._times[False].of_one_call_us(self.count)
+
+    def ratios(self) -> list[float]:
+        """baseline / candidate as serving sees them, pair by pair."""
+        pairs = zip(self.baseline_times_us(), self.candidate_times_us(), strict=True)
+        return [(b + self.baseline.dispatch_us) / (c + self.candidate.dispatch_us) for b, c in pairs]
+
+    def differences_us(self) -> list[float]:
+        """baseline - candidate of one call, without dispatch, pair by pair."""
+        return [b - c for b, c in zip(self.baseline_times_us(), self.candidate_times_us(), strict=True)]
+
+    def _take_pair(self, sampler: Sampler) -> None:
+        taken: dict[bool, Sample] = {}
+        first = bool(self._rng.integers(2))
+        for is_candidate in (first, not first):
+            sample = sampler.sample(self.candidate if is_candidate else self.baseline, self.count)
+            if is_candidate and self._check:
+                self._check(sampler.slots, self.count)
+            self._times[is_candidate].preempted += sample.was_preempted
+            taken[is_candidate] = sample
+        self._refuse_provoked_preemption()
+        if any(sample.was_preempted for sample in taken.values()):
+            return
+        for is_candidate, sample in taken.items():
+            self._times[is_candidate].batches_ns.append(sample.batch_ns)
+            self._times[is_candidate].nulls_ns.append(sample.null_ns)
+
+    def _refuse_provoked_preemption(self) -> None:
+        ours, theirs = self._times[False].preempted, self._times[True].preempted
+        seen = self.pairs + max(ours, theirs)
+        if seen >= _PROVOKED_AFTER and theirs > _PROVOKED_SHARE * seen and ours < theirs / 3:
+            raise PreemptionProvoked(f"{theirs} of about {seen} samples were preempted, {ours} of the baseline's")
+
+
+def choose_count(baseline_us: float, candidate_us: float, slots_fit: int) -> int:
+    """Calls in a sample: enough for SAMPLE_US of the faster side, few enough that the slower one stays bounded.
+
+    `slots_fit`: how many slots the private cache holds; beyond that only as many as less than half of the wanted sample
+    needs, since activations are warm in serving.
+    """
+    faster, slower = min(baseline_us, candidate_us), max(baseline_us, candidate_us)
+    wanted = min(SAMPLE_US / faster, max(slots_fit, 0.4 * SAMPLE_US / faster))
+    return max(1, int(min(wanted, LONGEST_SAMPLE_US / slower)))
+
+
+def _own_switches() -> int:
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

@@ -1,0 +1,205 @@
+"""Slots: the calls of one workload laid out in the arena, given fresh content and poisoned outputs before every sample.
+
+Both sides of a race use the same slots, so that both see the same physical pages.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from candidates.inputs import Distribution, draw_input
+from candidates.judge.outputs import bits, poison
+from candidates.kernel_runner import Call
+from candidates.task import ElementType, InputRole, InputSpec, KernelTask, TensorSpec, Workload
+from kernel_sandbox.arena import CACHE_LINE_BYTES, Arena, Place, Segment, slot_bytes
+
+Bytes = npt.NDArray[np.uint8]
+
+_POOL_BYTES = 4 << 20
+
+
+class ContentPool:
+    """Random content drawn once, from which slots are refilled at random offsets: as fresh as drawing, and as fast as
+    copying."""
+
+    def __init__(self, rng: np.random.Generator) -> None:
+        self._rng = rng
+        self._pools: dict[ElementType, Bytes] = {}
+
+    def fill(self, target: Bytes, element_type: ElementType) -> None:
+        """Normal floats; integers and booleans are 0 or 1."""
+        pool = self._pool(element_type)
+        largest = len(pool) // 2
+        for start in range(0, len(target), largest):
+            part = target[start : start + largest]
+            offset = int(self._rng.integers(0, len(pool) - len(part) + 1)) // CACHE_LINE_BYTES * CACHE_LINE_BYTES
+            part[:] = pool[offset : offset + len(part)]
+
+    def _pool(self, element_type: ElementType) -> Bytes:
+        if element_type not in self._pools:
+            spec = InputSpec(
+                name="pool",
+                element_type=element_type,
+                shape=(_POOL_BYTES // element_type.size_bytes,),
+                dim_order=(0,),
+                role=InputRole.ACTIVATION,
+            )
+            self._pools[element_type] = bytes_of(draw_input(spec, {}, Distribution.NORMAL, self._rng))
+        return self._pools[element_type]
+
+
+def bytes_of(tensor: torch.Tensor) -> Bytes:
+    """The memory of a dense tensor, in memory order, shared with it."""
+    flat = tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
+    view: Bytes = flat.numpy()
+    return view
+
+
+def call_bytes(task: KernelTask, workload: Workload) -> int:
+    """Arena bytes that one call takes beside its parameters, in both segments together."""
+    specs: list[TensorSpec] = [spec for spec in task.inputs if spec.role is not InputRole.PARAMETER]
+    return sum(slot_bytes(spec.size_bytes(workload.axes)) for spec in (*specs, *task.outputs))
+
+
+ParameterPlaces = tuple[Place, ...]
+
+
+def place_parameters(
+    task: KernelTask, arena: Arena, sets: Sequence[Mapping[str, torch.Tensor]]
+) -> list[ParameterPlaces]:
+    """Copies sets of parameters into the arena; the places of each set in task order."""
+    axes = task.workloads[0].axes
+    placed = []
+    for parameters in sets:
+        places = []
+        for spec in task.inputs_of(InputRole.PARAMETER):
+            place = arena.allocate(Segment.INPUTS, spec.size_bytes(axes))
+            arena.bytes_at(place, spec.size_bytes(axes))[:] = bytes_of(parameters[spec.name])
+            places.append(place)
+        placed.append(tuple(places))
+    return placed
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """One input or output of every call, side by side with guards between them."""
+
+    memory: Bytes
+    rows: torch.Tensor
+    """`[calls, elements]`, the same memory without the guards."""
+    element_type: ElementType
+
+
+class Slots:
+    """`count` calls of a workload; every activation, state and output of every call has its own place.
+
+    `parameter_sets` are rotated over the calls. Closing gives the room back; slots are closed in reverse order.
+    """
+
+    def __init__(
+        self, task: KernelTask, workload: Workload, count: int, arena: Arena, parameter_sets: Sequence[ParameterPlaces]
+    ) -> None:
+        self.task = task
+        self.workload = workload
+        self._arena = arena
+        self._used_before = {segment: arena.used_bytes(segment) for segment in Segment}
+        self._contents: list[_Column] = []
+        self._states: dict[str, _Column] = {}
+        self._first_offsets: dict[str, int] = {}
+        self._states_before: dict[str, Bytes] = {}
+        self._outputs: list[_Column] = []
+        self._pattern = 0
+        columns: list[list[Place]] = []
+        parameter_columns = iter(zip(*parameter_sets, strict=True))
+        for spec in (*task.inputs, *task.outputs):
+            if isinstance(spec, InputSpec) and spec.role is InputRole.PARAMETER:
+                places = next(parameter_columns)
+                columns.append([places[i % len(places)] for i in range(count)])
+                continue
+            is_activation = isinstance(spec, InputSpec) and spec.role is InputRole.ACTIVATION
+            segment = Segment.INPUTS if is_activation else Segment.OUTPUTS
+            columns.append([arena.allocate(segment, spec.size_bytes(workload.axes)) for _ in range(count)])
+            column = _column(spec, workload, arena, columns[-1])
+            (self._contents if isinstance(spec, InputSpec) else self._outputs).append(column)
+            if isinstance(spec, InputSpec) and spec.role is InputRole.STATE:
+                self._states[spec.name] = column
+                self._first_offsets[spec.name] = columns[-1][0].offset_bytes
+        self.calls = tuple(
+            Call(tensors=tensors, parameter_set=i % max(len(parameter_sets), 1))
+            for i, tensors in enumerate(zip(*columns, strict=True))
+        )
+
+    def refresh(self, pool: ContentPool) -> None:
+        """Fresh activations and states, poison over every output; the two patterns take turns."""
+        self._pattern ^= 1
+        for column in self._contents:
+            pool.fill(column.memory, column.element_type)
+        for name, column in self._states.items():
+            self._states_before[name] = column.memory.copy()
+        for column in self._outputs:
+            poison(column.rows, column.element_type, self._pattern)
+
+    def find_untouched(self, count: int) -> int | None:
+        """The first of `count` calls that left an output as it was poisoned."""
+        for column in self._outputs:
+            untouched = torch.empty(1, dtype=column.rows.dtype)
+            poison(untouched, column.element_type, self._pattern)
+            kept = (bits(column.rows[:count]) == bits(untouched)).all(dim=1)
+            if bool(kept.any()):
+                return int(kept.to(torch.uint8).argmax())
+        return None
+
+    def inputs(self, index: int) -> dict[str, torch.Tensor]:
+        """Copies of what call `index` gets or got, states as they were before it."""
+        places = self.calls[index].tensors
+        tensors = self._tensors(self.task.inputs, places)
+        for spec, place in zip(self.task.inputs, places, strict=False):
+            if spec.name in self._states:
+                start = place.offset_bytes - self._first_offsets[spec.name]
+                before = self._states_before[spec.name][start : start + spec.size_bytes(self.workload.axes)]
+                tensors[spec.name] = self._tensor(before, spec)
+        return tensors
+
+    def outputs(self, index: int) -> dict[str, torch.Tensor]:
+        """Copies of what call `index` left: outputs, then states."""
+        places = self.calls[index].tensors
+        written = self._tensors(self.task.outputs, places[len(self.task.inputs) :])
+        states = self._tensors(self.task.inputs, places)
+        return written | {spec.name: states[spec.name] for spec in self.task.inputs_of(InputRole.STATE)}
+
+    def close(self) -> None:
+        self._contents.clear()
+        self._outputs.clear()
+        for segment, used in self._used_before.items():
+            self._arena.release(segment, used)
+
+    def _tensors(self, specs: Sequence[TensorSpec], places: Sequence[Place]) -> dict[str, torch.Tensor]:
+        axes = self.workload.axes
+        tensors = {}
+        for spec, place in zip(specs, places, strict=False):
+            tensors[spec.name] = self._tensor(self._arena.bytes_at(place, spec.size_bytes(axes)), spec)
+        return tensors
+
+    def _tensor(self, content: Bytes, spec: TensorSpec) -> torch.Tensor:
+        """A copy, with the spec's sizes and strides."""
+        flat = torch.from_numpy(content.copy()).view(getattr(torch, spec.element_type.value))
+        return flat.as_strided(spec.sizes(self.workload.axes), spec.strides(self.workload.axes))
+
+
+def _column(spec: TensorSpec, workload: Workload, arena: Arena, places: Sequence[Place]) -> _Column:
+    first, size, elements = places[0], spec.size_bytes(workload.axes), spec.numel(workload.axes)
+    # Slots of one size that are allocated in a row lie equally far from each other.
+    step_bytes = places[1].offset_bytes - first.offset_bytes if len(places) > 1 else size
+    return _Column(
+        memory=arena.bytes_at(first, step_bytes * (len(places) - 1) + size),
+        rows=arena.tensor(
+            first,
+            getattr(torch, spec.element_type.value),
+            (len(places), elements),
+            (step_bytes // spec.element_type.size_bytes, 1),
+        ),
+        element_type=spec.element_type,
+    )
