@@ -43,7 +43,7 @@ def name_call_shapes(calls: Sequence[SiteCall]) -> CallShapes | None:
         return None
     structure = _heaviest([(_structure(call), call) for call in plain])
     alike = [call for call in plain if _structure(call) == structure]
-    dim_orders = tuple(_common_order(alike, index) for index in range(len(alike[0].tensors)))
+    dim_orders = tuple(_common_order(alike, index) for index in range(len(structure)))
     kept = [call for call in alike if all(map(_is_laid_out, call.tensors, dim_orders))]
     if not kept:
         return None
@@ -76,7 +76,8 @@ def _heaviest(choices: Sequence[tuple[Key, SiteCall]]) -> Key:
 def _common_order(calls: Sequence[SiteCall], index: int) -> tuple[int, ...]:
     """The order in memory that fits most calls: one with a dim of size 1 fits several, the others decide."""
     orders = dict.fromkeys(_dim_order(call.tensors[index]) for call in calls)
-    return _heaviest([(order, call) for order in orders for call in calls if _is_laid_out(call.tensors[index], order)])
+    fitting = [(order, call) for order in orders for call in calls if _is_laid_out(call.tensors[index], order)]
+    return _heaviest(fitting) if fitting else next(iter(orders))  # that fits no call, so none will be kept
 
 
 def _dim_order(tensor: ObservedTensor) -> tuple[int, ...]:
@@ -111,21 +112,20 @@ def _name_dims(calls: Sequence[SiteCall]) -> tuple[tuple[int | str, ...], ...]:
     return tuple(shapes)
 
 
-_MEANINGS = {
-    "batch": lambda source: source.batch,
-    "tokens": lambda source: source.tokens,
-    "context": lambda source: source.tokens_read,
-    "rows": lambda source: source.batch * source.tokens,
-}
-
-
 def _meaning(calls: Sequence[SiteCall], sizes: tuple[int, ...]) -> str | None:
     pairs: list[tuple[ModelCall, int]] = [
         (source, size) for call, size in zip(calls, sizes, strict=True) for source in call.sources
     ]
     if not pairs:
         return None
-    return next((name for name, of in _MEANINGS.items() if all(of(source) == size for source, size in pairs)), None)
+    meanings = {
+        "batch": [source.batch for source, _ in pairs],
+        "tokens": [source.tokens for source, _ in pairs],
+        "context": [source.tokens_read for source, _ in pairs],
+        "rows": [source.batch * source.tokens for source, _ in pairs],
+    }
+    observed = [size for _, size in pairs]
+    return next((name for name, meant in meanings.items() if meant == observed), None)
 
 
 def _axes_of(call: SiteCall, shapes: tuple[tuple[int | str, ...], ...]) -> dict[str, int]:

@@ -34,7 +34,7 @@ class TracedBlock:
 def trace_block(block: nn.Module, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> TracedBlock | None:
     """The regions of `block`, or None where it has none; the arguments are of one call, real or fake.
 
-    Two operations are enough for a region: below that there is nothing to fuse.
+    Two operations that compute are enough for a region: below that there is nothing to fuse.
     """
     try:
         graph = _Tracer().trace(block)
@@ -43,7 +43,9 @@ def trace_block(block: nn.Module, arguments: Sequence[Any], keywords: Mapping[st
         return None  # what these tracers raise for a module that is no straight line of tensor operations
     if any(node.op == "call_method" and _IN_PLACE.search(str(node.target)) for node in graph.nodes):
         return None
-    groups = [group for group in _groups(graph, values) if len(group) > 1 and _is_closed(group, values)]
+    groups = [
+        group for group in _groups(graph, values) if _is_worth_fusing(group, values) and _is_closed(group, values)
+    ]
     if not groups:
         return None
     regions = {f"region{number}": _cut(graph, group, f"region{number}") for number, group in enumerate(groups)}
@@ -126,13 +128,31 @@ def _groups(graph: fx.Graph, values: dict[fx.Node, Any]) -> list[list[fx.Node]]:
 
 
 def _is_operation(node: fx.Node, values: dict[fx.Node, Any]) -> bool:
-    return node.op in ("call_function", "call_method") and isinstance(values.get(node), torch.Tensor)
+    return node.op in ("call_function", "call_method") and bool(_tensors(values.get(node)))
+
+
+def _tensors(value: Any) -> list[torch.Tensor]:
+    """A tensor, or the parts of a tuple of tensors such as `chunk` returns; empty for anything else."""
+    parts = value if isinstance(value, tuple | list) else [value]
+    return list(parts) if all(isinstance(part, torch.Tensor) for part in parts) else []
+
+
+def _is_worth_fusing(group: list[fx.Node], values: dict[fx.Node, Any]) -> bool:
+    """Two operations that compute; views alone move nothing, and one operation has nothing to be fused with."""
+
+    def storages(node: fx.Node) -> set[int]:
+        return {tensor.untyped_storage()._cdata for tensor in _tensors(values[node])}
+
+    computing = [n for n in group if not any(storages(n) & storages(i) for i in n.all_input_nodes)]
+    return len(computing) > 1
 
 
 def _is_closed(group: list[fx.Node], values: dict[fx.Node, Any]) -> bool:
-    """Only tensors go in; sizes and the like would have to become arguments of a kernel."""
-    inputs = {i for node in group for i in node.all_input_nodes if i not in group}
-    return all(isinstance(values.get(i), torch.Tensor) for i in inputs)
+    """Only tensors go in and come out; sizes and the like would have to become arguments of a kernel."""
+    members = set(group)
+    inputs = {i for node in group for i in node.all_input_nodes if i not in members}
+    outputs = {node for node in group if any(user not in members for user in node.users)}
+    return all(isinstance(values.get(node), torch.Tensor) for node in inputs | outputs)
 
 
 def _cut(graph: fx.Graph, group: list[fx.Node], name: str) -> fx.Graph:
