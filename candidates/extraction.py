@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -199,7 +200,7 @@ def _inputs_of(
 
 def _parameter(path: str, tensor: torch.Tensor) -> InputSpec:
     attribute = path.removeprefix("target.")
-    dim_order = tuple(sorted(range(tensor.dim()), key=lambda dim: -tensor.stride(dim)))
+    dim_order = _order_of(tensor)
     spec = InputSpec(
         name=_identifier(attribute),
         element_type=_element_type(tensor),
@@ -230,9 +231,9 @@ def _outputs_of(exported: ExportedProgram, shapes: CallShapes) -> tuple[TensorSp
             if isinstance(dim, str) and isinstance(size, int):
                 raise _Obstructed(f"it works for {dim}={size} only")
             axis_of[str(size)] = str(dim)
-    results = exported.graph.output_node().args[0]
+    results: Any = exported.graph.output_node().args[0]
     outputs = []
-    for index, result in enumerate(results):  # type: ignore[arg-type,var-annotated]
+    for index, result in enumerate(results):
         if not isinstance(result, torch.fx.Node) or not isinstance(result.meta["val"], torch.Tensor):
             raise _Obstructed("it returns something that is no tensor")
         value = result.meta["val"]
@@ -241,7 +242,7 @@ def _outputs_of(exported: ExportedProgram, shapes: CallShapes) -> tuple[TensorSp
             raise _Obstructed(f"its output has the size {unknown[0]}, which is no axis of its inputs")
         outputs.append(
             TensorSpec(
-                name="output" if len(results) == 1 else f"output{index}",  # type: ignore[arg-type]
+                name="output" if len(results) == 1 else f"output{index}",
                 element_type=_element_type(value),
                 shape=tuple(size if isinstance(size, int) else axis_of[str(size)] for size in value.shape),
                 dim_order=tuple(range(value.dim())),
@@ -296,11 +297,16 @@ def _verify(
 
 def _note_order(seen: dict[tuple[int, ...], float], tensor: torch.Tensor, spec: TensorSpec, workload: Workload) -> None:
     """Votes, by calls, for every order noted so far that fits `tensor`; dims of size 1 fit any place."""
-    own = tuple(sorted(range(tensor.dim()), key=lambda dim: (-tensor.stride(dim), dim)))
-    for order in {own, tuple(range(tensor.dim())), *seen}:
+    for order in {_order_of(tensor), tuple(range(tensor.dim())), *seen}:
         if _lies_as(tensor, spec.model_copy(update={"dim_order": order}), workload.axes):
             # A hidden shape has hardly a vote, but may break a tie: its dims are never of size 1.
             seen[order] = seen.get(order, 0.0) + max(workload.calls_per_hour * (not workload.is_hidden), 1e-6)
+
+
+def _order_of(tensor: torch.Tensor) -> tuple[int, ...]:
+    """Dims from outermost to innermost in memory."""
+    strides = tensor.stride()
+    return tuple(sorted(range(tensor.dim()), key=lambda dim: -strides[dim]))
 
 
 def _lies_as(tensor: torch.Tensor, spec: TensorSpec, axes: Mapping[str, int]) -> bool:

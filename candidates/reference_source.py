@@ -30,8 +30,8 @@ def write_reference(graph: fx.Graph, names: Mapping[str, str]) -> str:
             writer.write(node)
         elif node.op == "get_attr":
             raise CannotWrite(f"it holds the constant {node.target}")
-    returned = graph.output_node().args[0]
-    results = ", ".join(writer.expression(result) for result in returned)  # type: ignore[union-attr]
+    returned: Any = graph.output_node().args[0]
+    results = ", ".join(writer.expression(result) for result in returned)
     lines = [*writer.lines, f"return {results}"]
     return f"def reference({', '.join(names.values())}):\n" + "".join(f"    {line}\n" for line in lines)
 
@@ -83,11 +83,12 @@ class _Writer:
         return False
 
     def _call(self, node: fx.Node) -> str:
-        target, arguments = node.target, [self.expression(argument) for argument in node.args]
+        target = node.target
+        arguments = [self.expression(argument) for argument in _without_defaults(node)]
         if target is operator.getitem:
             return f"{arguments[0]}[{arguments[1]}]"
         if target in _SYMBOL_INFIX:
-            return f"({arguments[0]} {_SYMBOL_INFIX[target]} {arguments[1]})"  # type: ignore[index]
+            return f"({arguments[0]} {_SYMBOL_INFIX[target]} {arguments[1]})"
         if not isinstance(target, torch._ops.OpOverload) or target.namespace != "aten":
             raise CannotWrite(f"it calls {target}, which is not an aten op")
         if target is torch.ops.aten.sym_size.int:
@@ -101,8 +102,8 @@ class _Writer:
         if name == "neg":
             return f"-{arguments[0]}"
         first = target._schema.arguments[0].name
-        if _is_functional(name, target):
-            return f"torch.nn.functional.{name}({', '.join(arguments + keywords)})"
+        if (taken := _functional_arguments(name, target)) is not None:
+            return f"torch.nn.functional.{name}({', '.join(arguments[:taken] + keywords)})"
         if first == "self" and hasattr(torch.Tensor, name):
             return f"{arguments[0]}.{name}({', '.join(arguments[1:] + keywords)})"
         if hasattr(torch, name):
@@ -110,27 +111,45 @@ class _Writer:
         return f"torch.ops.{target}({', '.join(arguments + keywords)})"
 
     def _slice(self, node: fx.Node) -> str:
-        source, dim, start, end, step = [*node.args, *[0, None, None, 1][len(node.args) - 1 :]]
+        given: list[Any] = list(node.args)
+        source, dim, start, end, step = given + [0, None, None, 1][len(given) - 1 :]
         rank = _value(source).dim()
         low = "" if start in (None, 0) else self.expression(start)
         high = "" if end in (None, _END) else self.expression(end)
         part = f"{low}:{high}" + ("" if step == 1 else f":{self.expression(step)}")
-        place = int(dim) % rank  # type: ignore[call-overload]
+        place = dim % rank
         index = f"..., {part}" if place == rank - 1 and rank > 1 else ", ".join([":"] * place + [part])
         return f"{self.expression(source)}[{index}]"
 
 
-def _is_functional(name: str, target: torch._ops.OpOverload) -> bool:
-    """Whether torch.nn.functional has it under this name with arguments in aten's order; embedding, say, turns them."""
+def _without_defaults(node: fx.Node) -> list[Any]:
+    """Arguments up to the last that differs from the op's default: torch's wrappers do not take all that aten takes."""
+    arguments: list[Any] = list(node.args)
+    if isinstance(node.target, torch._ops.OpOverload):
+        declared = node.target._schema.arguments
+        while len(arguments) > 1 and _is_default(arguments[-1], declared[len(arguments) - 1]):
+            arguments.pop()
+    return arguments
+
+
+def _is_default(value: Any, argument: Any) -> bool:
+    return bool(argument.has_default_value() and not isinstance(value, fx.Node) and value == argument.default_value)
+
+
+def _functional_arguments(name: str, target: torch._ops.OpOverload) -> int | None:
+    """How many of aten's arguments torch.nn.functional takes under this name, in aten's order; None: it does not.
+
+    Embedding, say, turns them around. What wrappers leave out says how to compute, such as `cudnn_enable`.
+    """
     function = getattr(torch.nn.functional, name, None)
     if function is None or hasattr(torch.Tensor, name):
-        return False
+        return None
+    own = ["input" if argument.name == "self" else argument.name for argument in target._schema.arguments]
     try:
         parameters = list(inspect.signature(function).parameters)
     except ValueError:
-        return True  # a binding of the aten op itself
-    own = ["input" if argument.name == "self" else argument.name for argument in target._schema.arguments]
-    return own[: len(parameters)] == parameters[: len(own)]
+        return len(own)  # a binding of the aten op itself
+    return len(parameters) if own[: len(parameters)] == parameters[: len(own)] else None
 
 
 def _value(node: Any) -> torch.Tensor:

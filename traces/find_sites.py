@@ -239,7 +239,7 @@ def _candidate_functions(model: nn.Module) -> dict[str, Callable[..., Any]]:
     """Functions of the files that define the model's modules, and torch's own functional ones, by dotted path."""
     files = {type(module).__module__ for module in model.modules()}
     files = {name for name in files if not name.startswith("torch.")}
-    functions = {
+    functions: dict[str, Callable[..., Any]] = {
         f"{name}.{attribute}": value
         for name in sorted(files)
         for attribute, value in vars(sys.modules[name]).items()
