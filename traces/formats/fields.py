@@ -49,9 +49,8 @@ def token_count(value: object, name: str) -> int:
 
 def time_in_units(value: object, name: str) -> float:
     """A finite number of at least 0, in whatever unit the format counts."""
-    if type(value) not in (int, float):
+    if not isinstance(value, int | float) or isinstance(value, bool):
         raise UnusableRow(f"not_a_number_{name}")
-    assert isinstance(value, int | float)
     try:
         time = float(value)
     except OverflowError:

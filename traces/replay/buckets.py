@@ -101,7 +101,11 @@ class StepBuckets:
         decode_context_total: int,
         tokens_by_class: Sequence[int],
     ) -> None:
-        """One step that prefills `tokens` on top of a mean of `context`, decodes beside them or not."""
+        """One step that prefills `tokens` on top of a mean of `context`, decodes beside them or not.
+
+        The tokens of several prompts count as one prompt's: the same rows for all matrices, a few more pairs for
+        attention.
+        """
         is_full = tokens + decode_batch >= self._max_batched_tokens
         size = FULL_STEP if is_full else (tokens - 1).bit_length()
         bucket = self._at((1, size, context_kind(int(context)), 1 if decode_batch else 0))

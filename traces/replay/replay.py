@@ -25,6 +25,12 @@ class Replay:
     """Share of the device's busy time that `steps` stand for."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ScaledReplay(Load):
+    schedule: Schedule
+    requests: list[ServedRequest]
+
+
 def replay_trace(
     trace: RequestTrace,
     cost_model: StepCostModel,
@@ -52,9 +58,8 @@ def replay_trace(
     started_s = time.perf_counter()
     traced = trace.requests[:limit]
     workload_classes = sorted({request.workload_class for request in traced})
-    schedules: dict[float, tuple[Schedule, list[ServedRequest]]] = {}
 
-    def load_at(arrival_scale: float) -> Load:
+    def replay_at(arrival_scale: float) -> _ScaledReplay:
         requests = serve_requests(traced, trace.block_tokens, workload_classes, max_context_tokens, arrival_scale)
         schedule = simulate(
             requests,
@@ -63,19 +68,22 @@ def replay_trace(
             block_tokens=trace.block_tokens,
             workload_classes=workload_classes,
         )
-        schedules[arrival_scale] = schedule, requests
-        return Load(
+        return _ScaledReplay(
             arrival_scale=arrival_scale,
             busy_s=schedule.busy_s,
             span_s=schedule.span_s,
             arrival_span_s=requests[-1].arrival_s - requests[0].arrival_s,
+            schedule=schedule,
+            requests=requests,
         )
 
-    load = load_at(1.0) if utilisation is None else scale_arrivals(load_at, utilisation)
-    schedule, requests = schedules[load.arrival_scale]
-    steps = schedule.buckets.largest(MOST_BUCKETS)
-    report = _report(trace, requests, schedule, engine_settings, max_context_tokens, load, started_s)
-    return Replay(report=report, steps=steps, coverage=sum(step.duration_s for step in steps) / schedule.busy_s)
+    scaled = replay_at(1.0) if utilisation is None else scale_arrivals(replay_at, utilisation)
+    steps = scaled.schedule.buckets.largest(MOST_BUCKETS)
+    return Replay(
+        report=_report(trace, scaled, engine_settings, max_context_tokens, time.perf_counter() - started_s),
+        steps=steps,
+        coverage=sum(step.duration_s for step in steps) / scaled.busy_s,
+    )
 
 
 def serve_requests(
@@ -111,19 +119,11 @@ def fit_window(prompt_tokens: int, output_tokens: int, window_tokens: int) -> tu
 
 
 def _report(
-    trace: RequestTrace,
-    requests: Sequence[ServedRequest],
-    schedule: Schedule,
-    settings: EngineSettings,
-    max_context_tokens: int,
-    load: Load,
-    started_s: float,
+    trace: RequestTrace, scaled: _ScaledReplay, settings: EngineSettings, max_context_tokens: int, wall_s: float
 ) -> ReplayReport:
+    requests, schedule, span_s = scaled.requests, scaled.schedule, scaled.span_s
     ttft_s = [request.first_token_s - request.arrival_s for request in requests]
-    latency_s = [request.finish_s - request.arrival_s for request in requests]
-    ttft, latency = Distribution.of(ttft_s), Distribution.of(latency_s)
-    assert ttft is not None
-    assert latency is not None
+    tpot_s = [request.tpot_s for request in requests if request.tpot_s is not None]
     good_tokens = sum(
         request.output_tokens
         for request, request_ttft_s in zip(requests, ttft_s, strict=True)
@@ -136,18 +136,18 @@ def _report(
         prefix_hit_rate=sum(request.hit_tokens for request in requests)
         / sum(request.prompt_tokens for request in requests),
         has_prefix_identity=trace.block_tokens is not None,
-        ttft_s=ttft,
-        tpot_s=Distribution.of([request.tpot_s for request in requests if request.tpot_s is not None]),
-        latency_s=latency,
-        throughput_tokens_per_s=sum(request.output_tokens for request in requests) / schedule.span_s,
-        goodput_tokens_per_s=good_tokens / schedule.span_s,
+        ttft_s=Distribution.of(ttft_s),
+        tpot_s=Distribution.of(tpot_s) if tpot_s else None,
+        latency_s=Distribution.of([request.finish_s - request.arrival_s for request in requests]),
+        throughput_tokens_per_s=sum(request.output_tokens for request in requests) / span_s,
+        goodput_tokens_per_s=good_tokens / span_s,
         preemptions=schedule.preemptions,
         steps=schedule.steps,
         distinct_steps=schedule.buckets.kinds,
-        wall_s=time.perf_counter() - started_s,
-        utilisation=load.utilisation,
-        arrival_scale=load.arrival_scale,
-        span_s=schedule.span_s,
+        wall_s=wall_s,
+        utilisation=scaled.utilisation,
+        arrival_scale=scaled.arrival_scale,
+        span_s=span_s,
     )
 
 

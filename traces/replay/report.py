@@ -1,6 +1,7 @@
 """ReplayReport: what `replay --json` says about a replay, apart from its steps."""
 
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 from pydantic import Field
@@ -28,10 +29,8 @@ class Distribution(TraceRecord):
     p99: float
 
     @classmethod
-    def of(cls, samples: Sequence[float]) -> "Distribution | None":
-        """None of no samples. Percentiles interpolate linearly."""
-        if not samples:
-            return None
+    def of(cls, samples: Sequence[float]) -> Self:
+        """Of at least one sample. Percentiles interpolate linearly."""
         p50, p90, p99 = np.percentile(samples, (50, 90, 99))
         return cls(mean=float(np.mean(samples)), p50=float(p50), p90=float(p90), p99=float(p99))
 

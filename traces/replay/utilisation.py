@@ -7,9 +7,10 @@ steps would not be those of a device that is used as it was meant to be.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 MOST_REPLAYS = 12
-CLOSE_ENOUGH = 0.005
+CLOSE_ENOUGH = 0.01
 """Of the utilisation itself."""
 
 
@@ -29,7 +30,10 @@ class Load:
         return self.busy_s / self.span_s
 
 
-def scale_arrivals(load_at: Callable[[float], Load], target: float) -> Load:
+SomeLoad = TypeVar("SomeLoad", bound=Load)
+
+
+def scale_arrivals(load_at: Callable[[float], SomeLoad], target: float) -> SomeLoad:
     """Searches the arrival scale at which utilisation, which falls with it, is `target`, in (0, 1].
 
     Deterministic, at most MOST_REPLAYS calls of `load_at`, each a replay: first the scale grows or shrinks until the
@@ -38,34 +42,31 @@ def scale_arrivals(load_at: Callable[[float], Load], target: float) -> Load:
     """
     if not 0 < target <= 1:
         raise ValueError(f"utilisation {target} is not above 0 and at most 1")
-    seen: list[Load] = []
+    replays = 1
+    closest = latest = load_at(1.0)
 
     def excess(log_scale: float) -> float:
-        seen.append(load_at(math.exp(log_scale)))
-        return seen[-1].utilisation - target
+        nonlocal replays, closest, latest
+        replays += 1
+        latest = load_at(math.exp(log_scale))
+        if abs(latest.utilisation - target) < abs(closest.utilisation - target):
+            closest = latest
+        return latest.utilisation - target
 
-    log_scale = 0.0
-    value = excess(log_scale)
-    while seen[-1].arrival_span_s > 0 and abs(value) > CLOSE_ENOUGH and len(seen) < MOST_REPLAYS:
-        load = seen[-1]
+    def goes_on(value: float) -> bool:
+        return abs(value) > CLOSE_ENOUGH and replays < MOST_REPLAYS
+
+    low, low_value = 0.0, latest.utilisation - target
+    high, high_value = low, low_value
+    while goes_on(high_value) and low_value * high_value > 0 and latest.arrival_span_s > 0:
+        low, low_value = high, high_value
         # As if a longer span left the busy time alone. It grows, batches being smaller then: reach further each time.
-        reached = load.busy_s / load.arrival_span_s if value > 0 else load.utilisation
-        other = log_scale + math.log(reached / target) * len(seen)
-        other_value = excess(other)
-        if value * other_value < 0:
-            _close_in(excess, (log_scale, value), (other, other_value), seen)
-            break
-        log_scale, value = other, other_value
-    return min(seen, key=lambda load: abs(load.utilisation - target))
-
-
-def _close_in(
-    excess: Callable[[float], float], left: tuple[float, float], right: tuple[float, float], seen: list[Load]
-) -> None:
-    """False position between two log scales whose excesses differ in sign; leaves its trail in `seen`."""
-    (low, low_value), (high, high_value) = left, right
-    value = high_value
-    while abs(value) > CLOSE_ENOUGH and len(seen) < MOST_REPLAYS:
+        reached = latest.busy_s / latest.arrival_span_s if low_value > 0 else latest.utilisation
+        high = low + math.log(reached / target) * replays
+        high_value = excess(high)
+    if low_value * high_value > 0:
+        return closest
+    while goes_on(high_value):
         middle = (low * high_value - high * low_value) / (high_value - low_value)
         value = excess(middle)
         if value * high_value < 0:
@@ -73,3 +74,4 @@ def _close_in(
         else:
             low_value /= 2
         high, high_value = middle, value
+    return closest

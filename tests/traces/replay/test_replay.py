@@ -101,7 +101,7 @@ def test_sample_trace_fills_the_device_as_asked(engine: EngineName) -> None:
     sample = read_trace([SAMPLE_TRACE])
     replay = replay_trace(sample, LAPTOP, laptop_engine(engine), max_context_tokens=8_192, utilisation=0.8)
     report = replay.report
-    assert report.utilisation == pytest.approx(0.8, abs=0.01)
+    assert report.utilisation == pytest.approx(0.8, abs=0.015)
     assert report.requests.kept == sample.counts.kept
     assert 0.5 < report.prefix_hit_rate < 1
     assert 0 < report.goodput_tokens_per_s <= report.throughput_tokens_per_s
