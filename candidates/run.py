@@ -22,6 +22,7 @@ class RunRequest(Record):
     traces: tuple[str, ...]
     """Absolute paths."""
     trace_digest: str
+    trace_format: str | None = None
     workload_class: str | None = None
     model: str
     engine: EngineName = "sglang"

@@ -26,7 +26,8 @@ class UserFault(Exception):
 progress_console = Console(stderr=True)
 """Progress and logs: never on standard output, which belongs to the result."""
 
-result_console = Console()
+result_console = Console(width=None if sys.stdout.isatty() else 160)
+"""Results; a file or a pipe has no width, so tables get one that they fit in."""
 
 
 def print_json(document: BaseModel | dict[str, Any] | list[Any]) -> None:

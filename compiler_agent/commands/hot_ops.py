@@ -28,6 +28,9 @@ def hot_ops(
     engine: Annotated[EngineName, typer.Option(help="How the engine forms steps.")] = "sglang",
     utilisation: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of time the device is busy.")] = 0.8,
     workload_class: Annotated[str | None, typer.Option(help="What to call this traffic.")] = None,
+    trace_format: Annotated[
+        str | None, typer.Option("--format", help="Of the trace, where content does not tell.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
     workloads: Annotated[int, typer.Option(min=1, max=16, help="Workloads that a task keeps.")] = 16,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
@@ -39,7 +42,7 @@ def hot_ops(
     The tasks that it makes stay in the ledger: `compiler-agent task list`.
     """
     settings = read_settings()
-    read = read_trace(trace, workload_class=workload_class)
+    read = read_trace(trace, trace_format, workload_class)
     served = open_model(model, settings.home)
     require_machine(settings)
     ledger = Ledger(settings.ledger_url)

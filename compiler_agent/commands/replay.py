@@ -22,6 +22,9 @@ def replay(
     engine: Annotated[EngineName, typer.Option(help="How the engine forms steps.")] = "sglang",
     utilisation: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of time the device is busy.")] = 0.8,
     workload_class: Annotated[str | None, typer.Option(help="What to call this traffic.")] = None,
+    trace_format: Annotated[
+        str | None, typer.Option("--format", help="Of the trace, where content does not tell.")
+    ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> ExitCode:
@@ -30,7 +33,7 @@ def replay(
     Example: compiler-agent replay requests.jsonl --engine vllm --utilisation 0.6
     """
     settings = read_settings()
-    read = read_trace(trace, workload_class=workload_class)
+    read = read_trace(trace, trace_format, workload_class)
     served = open_model(model, settings.home)
     device = known_device_model(settings, served, progress_console)
     replayed = replay_trace(

@@ -26,6 +26,9 @@ def run(
     trace: Annotated[list[Path] | None, typer.Option(help="Traffic trace; several are merged by arrival.")] = None,
     model: Annotated[str, typer.Option(help="A local Hugging Face folder, or the embedded default.")] = DEFAULT_MODEL,
     workload_class: Annotated[str | None, typer.Option(help="What to call this traffic.")] = None,
+    trace_format: Annotated[
+        str | None, typer.Option("--format", help="Of the trace, where content does not tell.")
+    ] = None,
     engine: Annotated[EngineName, typer.Option(help="How the engine forms steps.")] = "sglang",
     utilisation: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of time the device is busy.")] = 0.8,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
@@ -49,7 +52,7 @@ def run(
     """
     settings = read_settings()
     paths = tuple(path.absolute() for path in trace or [SAMPLE_TRACE])
-    read = read_trace(paths, workload_class=workload_class)
+    read = read_trace(paths, trace_format, workload_class)
     progress_console.print(
         f"read {read.counts.read} requests ({read.format}): kept {read.counts.kept}, "
         f"dropped {sum(read.counts.dropped.values())} {read.counts.dropped or ''}",
@@ -61,6 +64,7 @@ def run(
         {
             "traces": tuple(str(path) for path in paths),
             "trace_digest": read.digest,
+            "trace_format": trace_format,
             "workload_class": workload_class,
             "model": model,
             "engine": engine,

@@ -52,7 +52,7 @@ class TrafficActivities:
         )
 
     def _replay(self, run: RunInput, request: RunRequest) -> ReplayRecord:
-        trace = read_trace([Path(path) for path in request.traces], workload_class=request.workload_class)
+        trace = read_trace([Path(path) for path in request.traces], request.trace_format, request.workload_class)
         if trace.digest != request.trace_digest:
             raise TraceError(f"{', '.join(request.traces)} changed since this run began: begin a new run")
         model = open_model(request.model, self._home)
