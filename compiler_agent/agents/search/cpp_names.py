@@ -1,0 +1,53 @@
+"""Names of a task's tensors and axes as C++ identifiers that collide with nothing in an emitted source."""
+
+import re
+
+from candidates.task import KernelTask
+
+# C++ keywords and library names, what the prelude defines, and what stages call their own variables.
+_RESERVED = frozenset(
+    """
+    alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit
+    export extern false final float for friend goto if inline int long mutable namespace new not operator or private
+    protected public register requires return short signed sizeof static struct switch template this throw true try
+    typedef typename union unsigned using virtual void volatile while xor constexpr decltype noexcept import module
+    abs acos asin atan cos exp free gamma j0 j1 jn log malloc memcpy pow sin sqrt tan tanh y0 y1 yn std unix linux
+    across bits body call each_of gather kept load load_scalar mask_of memory repeat scatter share_out size splat
+    store store_scalar sweep value where work with_count dot_tile panel_tile prepare kernel prepared
+    begin end block blocks c finish group height j k lane lanes left left_stride m n out p packed panel r row rows
+    sum sums tile top u weights width
+    """.split()
+)
+_GENERATED = re.compile(
+    r"(i\d+[io]*|[sfv]\d+|v\d+|p\d+_\w+|rest\d+|kept\d+|scratch\d*|stage\d+|packed\d+|\w+_of|\w+_at\d+)"
+)
+
+
+def with_cpp_names(task: KernelTask) -> KernelTask:
+    """The same task, its clashing names changed; a kernel receives tensors and sizes by position."""
+    axes = {axis: _identifier(axis) for axis in task.axes}
+
+    def renamed(spec):  # type: ignore[no-untyped-def]
+        return spec.model_copy(
+            update={
+                "name": _identifier(spec.name),
+                "shape": tuple(axes[dim] if isinstance(dim, str) else dim for dim in spec.shape),
+            }
+        )
+
+    return task.model_copy(
+        update={
+            "workloads": tuple(
+                workload.model_copy(update={"axes": {axes[axis]: size for axis, size in workload.axes.items()}})
+                for workload in task.workloads
+            ),
+            "axes": tuple(axes.values()),
+            "inputs": tuple(renamed(spec) for spec in task.inputs),
+            "outputs": tuple(renamed(spec) for spec in task.outputs),
+        }
+    )
+
+
+def _identifier(name: str) -> str:
+    clashes = name in _RESERVED or _GENERATED.fullmatch(name) or not re.fullmatch(r"[A-Za-z_]\w*", name)
+    return f"task_{re.sub(r'[^0-9A-Za-z_]', '_', name)}" if clashes else name

@@ -1,0 +1,65 @@
+"""Emission: a program under a schedule becomes one readable C++ source with the C ABI of the `cpp` language."""
+
+import sympy  # type: ignore[import-untyped]  # ships no types
+
+from candidates.candidate import Candidate, LanguageName
+from compiler_agent.agents.search.cpp_prelude import CONTRACTION_PRELUDE, PRELUDE
+from compiler_agent.agents.search.emit_call import members_of
+from compiler_agent.agents.search.emit_contraction import emit_contraction_stage, emit_prepare
+from compiler_agent.agents.search.emit_expressions import integer
+from compiler_agent.agents.search.emit_map import emit_map_stage
+from compiler_agent.agents.search.program import ContractionStage, Program
+from compiler_agent.agents.search.schedule import Schedule
+
+ENTRY = "kernel"
+PREPARE = "prepare"
+
+
+def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
+    """The candidate for `program` under `schedule`; its launch parameters are the schedule."""
+    packs = [stage for stage in program.stages if isinstance(stage, ContractionStage) and schedule.weights == "panels"]
+    calls: list[str] = []
+    functions: list[str] = []
+    packed_before: list[ContractionStage] = []
+    for place, stage in enumerate(program.stages):
+        if isinstance(stage, ContractionStage):
+            function, call = emit_contraction_stage(f"stage{place}", stage, program, schedule, packed_before)
+            packed_before = [*packed_before, stage]
+        else:
+            function, call = emit_map_stage(f"stage{place}", stage, program, schedule, scratch_slot=100 * (place + 1))
+        functions.append(function)
+        calls.append(call)
+    parts = [
+        f"// {program.task.op}: {len(program.stages)} stage(s), written from the graph of the task.",
+        f"// Schedule: {', '.join(f'{name}={value}' for name, value in schedule.model_dump().items())}",
+        PRELUDE.replace("VECTOR_WIDTH", str(schedule.vector_width)),
+        CONTRACTION_PRELUDE if any(isinstance(stage, ContractionStage) for stage in program.stages) else "",
+        _call_struct(program, bool(packs)),
+        *functions,
+        "}  // namespace\n",
+        emit_prepare(packs, program, schedule, PREPARE) if packs else "",
+        _entry(program, calls, bool(packs)),
+    ]
+    return Candidate(
+        language=LanguageName.CPP,
+        source="\n".join(part for part in parts if part),
+        entry=ENTRY,
+        prepare=PREPARE if packs else None,
+        launch_parameters=schedule.model_dump(),
+    )
+
+
+def _call_struct(program: Program, has_prepared: bool) -> str:
+    fields = "\n".join(f"  {kind} {name};" for kind, name in members_of(program, has_prepared))
+    return f"struct Call {{\n{fields}\n}};\n"
+
+
+def _entry(program: Program, calls: list[str], has_prepared: bool) -> str:
+    members = list(members_of(program, has_prepared))
+    own = len(program.scratch)
+    parameters = ", ".join(f"{kind} {name}" for kind, name in members[: len(members) - own])
+    sizes = [sympy.prod(scratch.shape) for scratch in program.scratch]
+    buffers = [f"scratch_of_thread<{place}>({integer(sympy.expand(size))})" for place, size in enumerate(sizes)]
+    values = ", ".join([name for _, name in members[: len(members) - own]] + buffers)
+    body = "\n".join(f"  {call}" for call in calls)
+    return f'extern "C" void {ENTRY}({parameters}) {{\n  const Call call{{{values}}};\n{body}\n}}\n'
