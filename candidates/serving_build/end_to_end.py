@@ -1,14 +1,14 @@
 """End to end: the served model with and without a build, in two sandboxed processes, over the traffic's steps."""
 
-import itertools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
+from pydantic import Field, ValidationError
 
 from candidates.promotion import EndToEnd, PathName
+from candidates.record import Record
 from candidates.serving_build.build import read_build
 from candidates.serving_build.prompts import PROMPTS
 from candidates.serving_build.quality import CHUNK_TOKENS, QualityPlan, measure_quality
@@ -68,8 +68,7 @@ def measure_end_to_end(
         quality = measure_quality(eager, patched, plan, prompts, rng)
         remaining_s = max(seconds - (time.monotonic() - started_s), LEAST_SPEED_SHARE * seconds)
         pairs = time_pairs(eager, patched, strata, model.vocabulary, remaining_s, rng)
-        patched.thaw()
-        report = patched.ask("report")
+        report = _read_report(patched)
     timed = [pair.stratum for pair in pairs]
     seconds_by_path = {
         PathName.EAGER: {pair.stratum: float(np.median(pair.eager_ns)) * 1e-9 for pair in pairs},
@@ -84,7 +83,6 @@ def measure_end_to_end(
         except ServedProcessLate:
             notes += (f"torch.compile was not ready within {compile_seconds:.0f} s",)
     every, decode, prefill = (speedup(kind, rng) for kind in (_in_traffic(pairs), *_by_kind(pairs)))
-    counters: Mapping[str, Any] = report.get("counters", {})
     ids = [kernel.id for kernel in build.manifest.kernels]
     return EndToEnd(
         build_id=build.id,
@@ -102,11 +100,39 @@ def measure_end_to_end(
         positions=quality.positions,
         greedy_agreement=quality.greedy_agreement,
         greedy_positions=quality.greedy_positions,
-        hits={kernel_id: int(counters.get(kernel_id, {}).get("hits", 0)) for kernel_id in ids},
-        misses={kernel_id: int(counters.get(kernel_id, {}).get("misses", 0)) for kernel_id in ids},
+        hits={kernel_id: report.calls(kernel_id).hits for kernel_id in ids},
+        misses={kernel_id: report.calls(kernel_id).misses for kernel_id in ids},
         notes=notes,
         wall_s=time.monotonic() - started_s,
     )
+
+
+class KernelCalls(Record):
+    """What the runtime counted for one kernel."""
+
+    hits: int = Field(ge=0, default=0)
+    misses: int = Field(ge=0, default=0)
+    miss_reasons: dict[str, int] = Field(default_factory=dict)
+    shapes: dict[str, int] = Field(default_factory=dict)
+
+
+class RuntimeReport(Record):
+    """What the runtime of the patched process says of itself."""
+
+    counters: dict[str, KernelCalls]
+    obstacle: str | None
+    failures: dict[str, str]
+
+    def calls(self, kernel_id: str) -> KernelCalls:
+        return self.counters.get(kernel_id, KernelCalls())
+
+
+def _read_report(patched: ServedProcess) -> RuntimeReport:
+    patched.thaw()
+    try:
+        return RuntimeReport.model_validate(patched.ask("report"))
+    except ValidationError as error:
+        raise patched.ended(f"reported nonsense: {error.errors()[0]['msg']}") from error
 
 
 def _by_kind(pairs: Sequence[Pairs]) -> tuple[list[Pairs], list[Pairs]]:
@@ -138,12 +164,12 @@ def _mean_prefill_s(strata: Mapping[Stratum, float]) -> float:
     return sum(seconds * count for _, seconds, count in passes) / sum(count for _, _, count in passes)
 
 
-def _notes(strata: Sequence[Stratum], report: Mapping[str, Any]) -> tuple[str, ...]:
+def _notes(strata: Sequence[Stratum], report: RuntimeReport) -> tuple[str, ...]:
     shortened = [
         f"prefill of {stratum.full_tokens} tokens at context {stratum.call.context} measured at {stratum.call.tokens}"
         for stratum in strata
         if stratum.scale > 1
     ]
-    failures = [f"not installed: {text}" for text in dict(report.get("failures") or {}).values()]
-    obstacle = [f"nothing was installed: {report['obstacle']}"] if report.get("obstacle") else []
-    return tuple(itertools.chain(shortened, failures, obstacle))
+    failures = [f"not installed: {text}" for text in report.failures.values()]
+    obstacle = [] if report.obstacle is None else [f"nothing was installed: {report.obstacle}"]
+    return (*shortened, *failures, *obstacle)

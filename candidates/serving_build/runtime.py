@@ -167,7 +167,7 @@ class _Kernel:
 
     def settle(self) -> None:
         """Moves the plans' counts into `shapes` and forgets the plans."""
-        for plan in self.plans.values():
+        for plan in list(self.plans.values()):  # another thread may be serving
             if plan.calls:
                 name = ",".join(f"{axis}={size}" for axis, size in sorted(plan.sizes.items()))
                 self.shapes[name] = self.shapes.get(name, 0) + plan.calls

@@ -101,16 +101,16 @@ class ServedProcess:
             self._process.stdin.write((json.dumps({"do": do, **arguments}) + "\n").encode())
             self._process.stdin.flush()
         except BrokenPipeError:
-            raise self._ended("ended") from None
+            raise self.ended("ended") from None
 
     def receive(self, limit_s: float | None = None) -> dict[str, Any]:
         line = self._read_line(None if limit_s is None else time.monotonic() + limit_s)
         try:
             reply = json.loads(line)
         except ValueError:
-            raise self._ended(f"answered {line[:80]!r}") from None
+            raise self.ended(f"answered {line[:80]!r}") from None
         if not isinstance(reply, dict):
-            raise self._ended(f"answered {line[:80]!r}")
+            raise self.ended(f"answered {line[:80]!r}")
         return reply
 
     def wait_until_ready(self, limit_s: float | None = None) -> None:
@@ -132,7 +132,7 @@ class ServedProcess:
         if self._is_patched:
             self._process.thaw()
         if not np.isfinite(logits).all():
-            raise self._ended("left logits that are not finite")
+            raise self.ended("left logits that are not finite")
         return logits
 
     def step(self, ids: Ids, *, is_kept: bool) -> Logits:
@@ -154,7 +154,7 @@ class ServedProcess:
         elapsed_ns = time.perf_counter_ns() - started_ns
         self._process.freeze()
         if not np.isfinite(self._logits[:count]).all():
-            raise self._ended("left logits that are not finite")
+            raise self.ended("left logits that are not finite")
         return elapsed_ns
 
     def freeze(self) -> None:
@@ -184,10 +184,11 @@ class ServedProcess:
             piece = os.read(self._process.stdout.fileno(), 1 << 16)
             line += piece
             if not piece or len(line) > _REPLY_BYTES:
-                raise self._ended("ended" if not piece else "answered without end")
+                raise self.ended("ended" if not piece else "answered without end")
         return line
 
-    def _ended(self, what: str) -> ServedProcessEnded:
+    def ended(self, what: str) -> ServedProcessEnded:
+        """Kills the process if need be; the error to raise, with its last words."""
         finished = self._process.kill()
         last_words = finished.log.strip().splitlines()[-1:] or ["no output"]
         return ServedProcessEnded(

@@ -105,14 +105,12 @@ def time_alone(
     deadline_s = time.monotonic() + seconds
     medians = {}
     for stratum in strata:
-        process.thaw()
         call = stratum.call
-        process.ask("cache", batch=call.batch, context=call.context, seed=0)
-        process.freeze()
+        start_context([process], call, seed=0)
         times = []
         for _ in range(1 + MIN_PAIRS):
             remaining_s = max(deadline_s - time.monotonic(), 0.0)
-            times.append(process.time_step(_random_ids(call, vocabulary, rng), limit_s=remaining_s))
+            times.append(process.time_step(random_ids(call, vocabulary, rng), limit_s=remaining_s))
         medians[stratum] = float(np.median(times[1:]))
     process.thaw()
     return medians
@@ -153,9 +151,9 @@ def _fit(eager: ServedProcess, stratum: Stratum, vocabulary: int, share_s: float
         return stratum
     probe = replace(stratum.call, tokens=min(stratum.call.tokens, 64))
     eager.freeze()
-    _start_context([eager], probe, seed=0)
-    eager.time_step(_random_ids(probe, vocabulary, rng))
-    ns_per_token = eager.time_step(_random_ids(probe, vocabulary, rng)) / probe.tokens
+    start_context([eager], probe, seed=0)
+    eager.time_step(random_ids(probe, vocabulary, rng))
+    ns_per_token = eager.time_step(random_ids(probe, vocabulary, rng)) / probe.tokens
     tokens = stratum.call.tokens
     while tokens >= 2 * SHORTEST_PREFILL_TOKENS and 2 * (MIN_PAIRS + 1) * tokens * ns_per_token > share_s * 1e9:
         tokens = math.ceil(tokens / 2)
@@ -173,12 +171,12 @@ def _time_stratum(
     deadline_s = time.monotonic() + seconds
     call = stratum.call
     sides = [eager, build]
-    _start_context(sides, call, seed=int(rng.integers(1 << 31)))
+    start_context(sides, call, seed=int(rng.integers(1 << 31)))
     for side in sides:
-        side.time_step(_random_ids(call, vocabulary, rng))
+        side.time_step(random_ids(call, vocabulary, rng))
     times: dict[ServedProcess, list[int]] = {eager: [], build: []}
     while len(times[eager]) < MIN_PAIRS or (time.monotonic() < deadline_s and len(times[eager]) < MAX_PAIRS):
-        ids = _random_ids(call, vocabulary, rng)
+        ids = random_ids(call, vocabulary, rng)
         for place in rng.permutation(2):
             times[sides[place]].append(sides[place].time_step(ids))
     return Pairs(
@@ -188,7 +186,7 @@ def _time_stratum(
     )
 
 
-def _start_context(processes: Sequence[ServedProcess], call: ModelCall, seed: int) -> None:
+def start_context(processes: Sequence[ServedProcess], call: ModelCall, seed: int) -> None:
     """Gives each a cache of `call.context` tokens, and leaves it frozen."""
     for process in processes:
         process.thaw()
@@ -196,7 +194,8 @@ def _start_context(processes: Sequence[ServedProcess], call: ModelCall, seed: in
         process.freeze()
 
 
-def _random_ids(call: ModelCall, vocabulary: int, rng: np.random.Generator) -> Ids:
+def random_ids(call: ModelCall, vocabulary: int, rng: np.random.Generator) -> Ids:
+    """Fresh tokens for one pass: [batch, tokens]."""
     return rng.integers(0, vocabulary, (call.batch, call.tokens))
 
 

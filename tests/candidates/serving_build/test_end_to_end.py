@@ -11,8 +11,9 @@ from transformers import LlamaForCausalLM
 from candidates.device import DeviceFingerprint
 from candidates.promotion import PathName, decide_build
 from candidates.serving_build.build import Build, ShippedKernel, write_build
+from candidates.serving_build.eager_threads import time_eager_by_threads
 from candidates.serving_build.end_to_end import measure_end_to_end
-from candidates.serving_build.quality import QualityPlan, kl_divergence
+from candidates.serving_build.quality import QualityPlan, kl_divergence, sample_tokens
 from candidates.serving_build.served_process import ModelFiles, ServedProcessEnded
 from candidates.serving_build.speed import Pairs, Stratum, choose_strata, ratio, speedup
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
@@ -20,9 +21,7 @@ from traces.model_calls import ModelCall
 from traces.replay.step import EngineStep
 
 STEPS = (
-    EngineStep(
-        prefill_tokens=24, prefill_context=8, decode_batch=3, decode_context=40, count=10.0, duration_s=1.0
-    ),
+    EngineStep(prefill_tokens=24, prefill_context=8, decode_batch=3, decode_context=40, count=10.0, duration_s=1.0),
     EngineStep(prefill_tokens=0, prefill_context=0, decode_batch=1, decode_context=20, count=100.0, duration_s=2.0),
 )
 PLAN = QualityPlan(
@@ -74,3 +73,81 @@ def test_a_build_that_crashes_is_named(
         measure_end_to_end(
             BubblewrapSandbox(), files, build.path, STEPS, threads=1, seconds=1.0, prompts=PROMPTS, plan=PLAN
         )
+
+
+def pairs_of(eager_ns: list[float], build_ns: list[float], passes: float = 1.0, tokens: int = 1) -> Pairs:
+    stratum = Stratum(call=ModelCall(batch=1, tokens=tokens, context=8), passes=passes, full_tokens=tokens)
+    return Pairs(stratum=stratum, eager_ns=np.array(eager_ns), build_ns=np.array(build_ns))
+
+
+def test_strata_are_weighted_by_their_share_of_eagers_time() -> None:
+    fast = pairs_of([10.0] * 9, [5.0] * 9, passes=30.0)
+    slow = pairs_of([700.0] * 9, [700.0] * 9, passes=1.0, tokens=64)
+    result = speedup([fast, slow], np.random.default_rng(0))
+    assert result.value == pytest.approx(1000 / 850)
+    assert result.interval.low == pytest.approx(result.value)
+
+
+@given(
+    factors=st.lists(st.floats(0.8, 1.25), min_size=5, max_size=40),
+    true_ratio=st.floats(0.5, 4.0),
+)
+def test_drift_that_meets_both_sides_cancels(factors: list[float], true_ratio: float) -> None:
+    drift = np.array(factors)
+    pairs = pairs_of((drift * 1e6 * true_ratio).tolist(), (drift * 1e6).tolist())
+    result = speedup([pairs], np.random.default_rng(0))
+    assert ratio(pairs) == pytest.approx(true_ratio)
+    assert result.interval.low == pytest.approx(true_ratio)
+    assert result.interval.high == pytest.approx(true_ratio)
+
+
+def test_identical_sides_are_not_shown_to_differ() -> None:
+    rng = np.random.default_rng(0)
+    shown = 0
+    for _ in range(200):
+        pairs = pairs_of(rng.lognormal(0, 0.1, 20).tolist(), rng.lognormal(0, 0.1, 20).tolist())
+        interval = speedup([pairs], rng).interval
+        shown += not interval.low <= 1.0 <= interval.high
+    assert shown < 24
+
+
+def test_strata_stand_for_all_passes_of_their_kind() -> None:
+    steps = [
+        EngineStep(
+            prefill_tokens=0,
+            prefill_context=0,
+            decode_batch=batch,
+            decode_context=64,
+            count=100.0 / batch,
+            duration_s=1.0,
+        )
+        for batch in range(1, 11)
+    ]
+    strata = choose_strata(steps)
+    decode = [stratum for stratum in strata if stratum.is_decode]
+    assert sum(stratum.passes for stratum in decode) > 100
+    assert [stratum.passes for stratum in strata if not stratum.is_decode] == [0.0]
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_kl_divergence_is_that_of_the_distributions(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    eager, build = rng.normal(0, 3, (2, 4, 50)).astype(np.float32)
+    p, q = (np.exp(logits.astype(np.float64)) for logits in (eager, build))
+    p, q = p / p.sum(-1, keepdims=True), q / q.sum(-1, keepdims=True)
+    assert kl_divergence(eager, build) == pytest.approx((p * np.log(p / q)).sum(-1), rel=1e-9)
+    assert kl_divergence(eager, eager) == pytest.approx(np.zeros(4), abs=1e-12)
+    assert kl_divergence(eager + np.float32(100), eager) == pytest.approx(np.zeros(4), abs=1e-6)
+
+
+def test_tokens_are_sampled_by_their_probability() -> None:
+    logits = np.log(np.array([[0.5, 0.25, 0.25, 1e-30]], dtype=np.float32)).repeat(4000, axis=0)
+    counts = np.bincount(sample_tokens(logits, np.random.default_rng(0)), minlength=4)
+    assert counts[3] == 0
+    assert counts[:3] / 4000 == pytest.approx([0.5, 0.25, 0.25], abs=0.05)
+
+
+def test_eager_is_timed_with_each_number_of_threads(files: ModelFiles) -> None:
+    seconds = time_eager_by_threads(BubblewrapSandbox(), files, STEPS, (1, 2))
+    assert set(seconds) == {1, 2}
+    assert all(value > 0 for value in seconds.values())
