@@ -105,6 +105,9 @@ class CppRunner:
     def involuntary_switches(self) -> int:
         return self._process.involuntary_switches()
 
+    def cpu_time_ns(self) -> int:
+        return self._process.cpu_time_ns()
+
     def close(self) -> None:
         self._session.close()
 
