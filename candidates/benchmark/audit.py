@@ -1,12 +1,17 @@
 """Audit: timed calls are checked calls. Every output of a batch for untouched poison, a secret few for their values."""
 
 import time
+from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from candidates.benchmark.slots import Slots
 from candidates.judge.outputs import Fault, check_outputs, rejected
+from candidates.task import KernelTask, Workload
 from candidates.verdict import Reason, Rejected
+
+Tensors = dict[str, torch.Tensor]
 
 _CALLS_A_SAMPLE = 2
 _SHARE_OF_TIME = 0.3
@@ -20,33 +25,48 @@ class Caught(Exception):
         self.rejected = rejected
 
 
-class Audit:
-    """Called with the slots and the number of calls of each candidate's sample, while the candidate is frozen."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sighting:
+    """What a frozen side left: copies, so that the slots can be used again."""
 
-    def __init__(self, rng: np.random.Generator, seed: int) -> None:
+    workload: Workload
+    count: int
+    untouched: int | None
+    """The first call with an output that is still poisoned all over."""
+    calls: tuple[tuple[Tensors, Tensors], ...]
+    """Inputs and results of a secret few."""
+
+
+class Audit:
+    def __init__(self, task: KernelTask, rng: np.random.Generator, seed: int) -> None:
+        self._task = task
         self._rng = rng
         self._seed = seed
         self._began_s = time.monotonic()
         self._checking_s = 0.0
-        self.calls_checked = 0
 
-    def __call__(self, slots: Slots, count: int) -> None:
-        untouched = slots.find_untouched(count)
-        if untouched is not None:
-            message = f"call {untouched} of a timed batch of {count} left an output as it was"
-            fault = Fault(reason=Reason.OUTPUT_NOT_WRITTEN, message=message)
-            raise Caught(rejected(slots.workload, fault, seed=self._seed))
-        # Oracles of large workloads take longer than what is timed; always look at some, never spend all time on it.
-        if self.calls_checked and self._checking_s > _SHARE_OF_TIME * (time.monotonic() - self._began_s):
-            return
-        began_s = time.monotonic()
+    def look(self, slots: Slots, count: int) -> Sighting:
         # The last call is where work that went on after the reply would be missing.
-        for index in {count - 1, *self._rng.integers(0, count, _CALLS_A_SAMPLE - 1).tolist()}:
-            self._check(slots, index)
-        self._checking_s += time.monotonic() - began_s
+        chosen = {count - 1, *self._rng.integers(0, count, _CALLS_A_SAMPLE - 1).tolist()}
+        return Sighting(
+            workload=slots.workload,
+            count=count,
+            untouched=slots.find_untouched(count),
+            calls=tuple((slots.inputs(index), slots.outputs(index)) for index in chosen),
+        )
 
-    def _check(self, slots: Slots, index: int) -> None:
-        self.calls_checked += 1
-        found = check_outputs(slots.task, slots.workload, slots.inputs(index), slots.outputs(index), seed=self._seed)
-        if isinstance(found, Rejected):
-            raise Caught(found)
+    def judge(self, seen: Sighting) -> None:
+        """Raises Caught. Oracles of large workloads take longer than what is timed: they are given a share of the time,
+        and always the first look."""
+        if seen.untouched is not None:
+            message = f"call {seen.untouched} of a timed batch of {seen.count} left an output as it was"
+            fault = Fault(reason=Reason.OUTPUT_NOT_WRITTEN, message=message)
+            raise Caught(rejected(seen.workload, fault, seed=self._seed))
+        began_s = time.monotonic()
+        if self._checking_s > _SHARE_OF_TIME * (began_s - self._began_s):
+            return
+        for inputs, results in seen.calls:
+            found = check_outputs(self._task, seen.workload, inputs, results, seed=self._seed)
+            if isinstance(found, Rejected):
+                raise Caught(found)
+        self._checking_s += time.monotonic() - began_s

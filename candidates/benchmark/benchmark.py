@@ -46,6 +46,7 @@ from kernel_sandbox.sandbox import Sandbox
 SCREEN_PAIRS = 5
 PROTECTED_PAIRS = 100
 _SCREEN_S = 30.0
+_FEWEST_PAIRS_TO_LOSE = 20
 _PRECISE_PAIRS, _PRECISE_WIDTH = 20, 1.02
 _CLEAR_SPEEDUP, _CLEAR_WIDTH = 1.25, 1.15
 """Far above the margin a wider interval is as good as a narrow one near it."""
@@ -150,7 +151,8 @@ class Benchmark:
                     any_is_slower = any(map(is_shown_slower, ratios.values()))
                     decisions = {name: decide_by_signs(seen) for name, seen in ratios.items()}
                     decision = decide_race(total, list(decisions.values()), any_is_slower=any_is_slower)
-                    if any_is_slower or time.monotonic() > deadline_s:
+                    is_lost = decision is Decision.LOSE and min(map(len, ratios.values())) >= _FEWEST_PAIRS_TO_LOSE
+                    if any_is_slower or is_lost or time.monotonic() > deadline_s:
                         break
                 won = [workload for workload in order if decisions[workload.name] is Decision.WIN]
                 if decision is Decision.WIN:

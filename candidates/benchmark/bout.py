@@ -1,5 +1,6 @@
 """Bout: one candidate process against the fixed best baselines, workload by workload."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -8,7 +9,7 @@ import numpy as np
 from candidates.benchmark.audit import Audit, Caught
 from candidates.benchmark.best_baseline import BestBaseline
 from candidates.benchmark.contest import Contest
-from candidates.benchmark.pairing import Pairing, Sampler, Side
+from candidates.benchmark.pairing import Pairing, Side
 from candidates.benchmark.statistics import (
     MARGIN,
     WorkloadSpeedup,
@@ -26,8 +27,8 @@ from candidates.measurement import Baseline, Decision, WorkloadMeasurement
 from candidates.task import Workload
 from candidates.verdict import Reason
 
-_ESTIMATE_CALLS, _ESTIMATE_SAMPLES = 8, 3
-_LONGEST_ESTIMATE_US = 2000.0
+_ESTIMATE_CALLS, _LONGEST_ESTIMATE_US = 8, 1000.0
+_TRIAL_PAIRS = 5
 _POSSIBLE_SHARE = 0.8
 """A time below this share of the floor is not a good kernel but work that was not done."""
 _SINGLE_CALL_PAIRS = 40
@@ -64,7 +65,7 @@ class Bout:
         self._ceilings = ceilings
         self._seed = seed
         self._rng = np.random.default_rng(seed)
-        self._audit = Audit(self._rng, seed)
+        self._audit = Audit(contest.task, self._rng, seed)
         self._heats: dict[str, _Heat] = {}
 
     @property
@@ -147,10 +148,15 @@ class Bout:
         opponent, baselines_us = best.best, dict(best.times_us)
         baseline = self._contest.baseline(best.best)
         with self._contest.sampler(workload, self._estimate_calls(workload, best.time_us)) as sampler:
-            candidate_us = self._estimate_us(sampler, self._candidate)
+            sampler.lay_out(self._candidate)
+            candidate_us = sampler.estimate_us(self._candidate, sampler.largest_count)
             if self._current is not None:
-                baselines_us[Baseline.CURRENT] = self._estimate_us(sampler, self._current) + self._current.dispatch_us
-                if baselines_us[Baseline.CURRENT] < best.time_us:
+                sampler.lay_out(baseline)
+                sampler.lay_out(self._current)
+                trial = Pairing(baseline, self._current, sampler.largest_count, self._rng)
+                trial.take(sampler, _TRIAL_PAIRS, math.inf)
+                baselines_us[Baseline.CURRENT] = median(trial.candidate_times_us()) + self._current.dispatch_us
+                if median_ratio(trial.ratios()) > 1:
                     opponent, baseline = Baseline.CURRENT, self._current
         count = self._contest.choose_count(workload, baselines_us[opponent], candidate_us)
         pairing = Pairing(baseline, self._candidate, count, self._rng, self._audit)
@@ -159,12 +165,6 @@ class Bout:
     def _estimate_calls(self, workload: Workload, baseline_us: float) -> int:
         most = self._contest.choose_count(workload, baseline_us, baseline_us / 100)
         return max(1, min(_ESTIMATE_CALLS, most, int(_LONGEST_ESTIMATE_US / baseline_us)))
-
-    def _estimate_us(self, sampler: Sampler, side: Side) -> float:
-        sampler.lay_out(side)
-        count = sampler.largest_count
-        samples = [sampler.sample(side, count) for _ in range(_ESTIMATE_SAMPLES)]
-        return max(median([sample.batch_ns - sample.null_ns for sample in samples]) / count / 1000, 0.1)
 
     def _refuse_impossible(self, workload: Workload, pairing: Pairing) -> None:
         parameter_bytes = None

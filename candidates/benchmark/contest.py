@@ -84,7 +84,7 @@ class Contest:
         slots = Slots(self.task, workload, count + 1, self.arena, self._parameters)
         try:
             slots.refresh(self._content)
-            yield Sampler(slots, self._content, self._flush)
+            yield Sampler(slots, self._content, self._flush, shares_core=self.core is not None)
         finally:
             slots.close()
 

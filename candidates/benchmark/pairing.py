@@ -2,24 +2,27 @@
 
 import resource
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from candidates.benchmark.audit import Audit, Sighting
 from candidates.benchmark.slots import ContentPool, Slots
 from candidates.benchmark.statistics import median
 from candidates.kernel_runner import KernelRunner
 
 SAMPLE_US = 100.0
 """What a sample of the faster side should last at least."""
-LONGEST_SAMPLE_US = 3000.0
-SHORTEST_CALL_US = 1e-3
-_EXPECTED_SWITCHES = 1
-"""A handshake on one core preempts once by itself: whoever writes to the pipe is preempted by the reader it wakes."""
-_HARMLESS_SWITCH_EVERY_NS = 5_000_000
-"""A long sample is interrupted by the kernel's own short work now and then; that is no reason to drop it."""
+LONGEST_SAMPLE_US = 1000.0
+SHORTEST_CALL_US, SHORTEST_ESTIMATE_US = 1e-3, 0.1
+_ABSENT_NS, _ABSENT_SHARE = 5_000, 0.01
+"""On a shared core one of us or the runner must be running all the time; a sample with a longer absence was preempted.
+Switch counts would not show it: the handshake preempts by itself, and who waits for the core is not switched out."""
+_EXPECTED_SWITCHES, _HARMLESS_SWITCH_EVERY_NS = 1, 5_000_000
+"""On several cores: the freezing may preempt us once, and the kernel's own short work interrupts every long sample."""
 _DROPPED_IN_A_ROW = 200
+_NULL_TRIES = 5
+_ESTIMATE_SAMPLES, _MOST_ESTIMATE_SAMPLES = 3, 12
 _PROVOKED_AFTER, _PROVOKED_SHARE = 20, 0.5
 
 
@@ -76,10 +79,11 @@ class Sampler:
     `flush` is given where serving finds the parameters cold.
     """
 
-    def __init__(self, slots: Slots, content: ContentPool, flush: CacheFlush | None) -> None:
+    def __init__(self, slots: Slots, content: ContentPool, flush: CacheFlush | None, *, shares_core: bool) -> None:
         self.slots = slots
         self._content = content
         self._flush = flush
+        self._shares_core = shares_core
 
     @property
     def largest_count(self) -> int:
@@ -99,19 +103,38 @@ class Sampler:
         if self._flush:
             self._flush.flush()
         self.slots.refresh(self._content)
-        null_ns = runner.run(0, 0)
+        watched = self._run_on_shared_core if self._shares_core else self._run_on_several_cores
+        for _ in range(_NULL_TRIES):
+            null_ns, was_null_preempted = watched(runner, 0)
+            if not was_null_preempted:
+                break
+        batch_ns, was_preempted = watched(runner, count)
+        runner.freeze()
+        return Sample(batch_ns=batch_ns, null_ns=null_ns, was_preempted=was_preempted or was_null_preempted)
+
+    @staticmethod
+    def _run_on_shared_core(runner: KernelRunner, count: int) -> tuple[int, bool]:
+        ran_before_ns = time.thread_time_ns() + runner.cpu_time_ns()
+        batch_ns = runner.run(0, count)
+        ran_ns = time.thread_time_ns() + runner.cpu_time_ns() - ran_before_ns
+        return batch_ns, batch_ns - ran_ns > _ABSENT_NS + _ABSENT_SHARE * batch_ns
+
+    @staticmethod
+    def _run_on_several_cores(runner: KernelRunner, count: int) -> tuple[int, bool]:
         switches_before = runner.involuntary_switches() + _own_switches()
         batch_ns = runner.run(0, count)
-        own_switches = _own_switches()  # freezing wakes the runner, which preempts us
         runner.freeze()  # before anything slow: what was not done when the reply came must stay undone
-        switches = runner.involuntary_switches() + own_switches - switches_before
-        expected = _EXPECTED_SWITCHES + batch_ns // _HARMLESS_SWITCH_EVERY_NS
-        return Sample(batch_ns=batch_ns, null_ns=null_ns, was_preempted=switches > expected)
+        switches = runner.involuntary_switches() + _own_switches() - switches_before
+        runner.thaw()
+        return batch_ns, switches > _EXPECTED_SWITCHES + batch_ns // _HARMLESS_SWITCH_EVERY_NS
 
-    def estimate_us(self, side: Side) -> float:
-        """Of one call, from the best of three samples of one: too high rather than too low."""
-        samples = [self.sample(side, 1) for _ in range(3)]
-        return max(min(sample.batch_ns - sample.null_ns for sample in samples) / 1000, 0.1)
+    def estimate_us(self, side: Side, count: int = 1) -> float:
+        """Of one call, from a few samples, undisturbed ones where there are any."""
+        samples = [self.sample(side, count) for _ in range(_ESTIMATE_SAMPLES)]
+        while all(sample.was_preempted for sample in samples) and len(samples) < _MOST_ESTIMATE_SAMPLES:
+            samples.append(self.sample(side, count))
+        kept = [sample for sample in samples if not sample.was_preempted] or samples
+        return max(median([sample.batch_ns - sample.null_ns for sample in kept]) / count / 1000, SHORTEST_ESTIMATE_US)
 
 
 class Pairing:
@@ -123,15 +146,15 @@ class Pairing:
         candidate: Side,
         count: int,
         rng: np.random.Generator,
-        check: Callable[[Slots, int], None] | None = None,
+        audit: Audit | None = None,
     ) -> None:
-        """`check` is called after each of the candidate's samples, while it is frozen, with the calls it made."""
+        """`audit` looks at what each of the candidate's samples left."""
         self.baseline = baseline
         self.candidate = candidate
         self.count = count
         self._times = {True: _Times(), False: _Times()}  # by whether it is the candidate
         self._rng = rng
-        self._check = check
+        self._audit = audit
 
     @property
     def pairs(self) -> int:
@@ -169,12 +192,16 @@ class Pairing:
     def _take_pair(self, sampler: Sampler) -> None:
         taken: dict[bool, Sample] = {}
         first = bool(self._rng.integers(2))
+        seen: dict[bool, Sighting] = {}
         for is_candidate in (first, not first):
             sample = sampler.sample(self.candidate if is_candidate else self.baseline, self.count)
-            if is_candidate and self._check:
-                self._check(sampler.slots, self.count)
+            if self._audit:
+                # Both sides leave the same traces in the caches: the next sample must not tell which one came before.
+                seen[is_candidate] = self._audit.look(sampler.slots, self.count)
             self._times[is_candidate].preempted += sample.was_preempted
             taken[is_candidate] = sample
+        if self._audit:
+            self._audit.judge(seen[True])
         self._refuse_provoked_preemption()
         if any(sample.was_preempted for sample in taken.values()):
             return
