@@ -2,13 +2,11 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from candidates.task import ElementType
 from traces.model_calls import ModelCall
 from traces.sites import ObservedTensor, SiteCall
 
-Key = TypeVar("Key")
 _UNSEEN_WEIGHT = 1e-9  # a probe outweighs nothing, but decides where all calls of the traffic agree
 
 
@@ -41,9 +39,14 @@ def name_call_shapes(calls: Sequence[SiteCall]) -> CallShapes | None:
     plain = [call for call in calls if not call.settings and call.tensors]
     if not plain:
         return None
-    structure = _heaviest([(_structure(call), call) for call in plain])
+    structure = _heaviest_structure(plain)
     alike = [call for call in plain if _structure(call) == structure]
-    dim_orders = tuple(_common_order(alike, index) for index in range(len(structure)))
+    dim_orders = []
+    for index in range(len(structure)):
+        order = common_order([(call.tensors[index], call.calls_per_hour) for call in alike])
+        if order is None:
+            return None
+        dim_orders.append(order)
     kept = [call for call in alike if all(map(_is_laid_out, call.tensors, dim_orders))]
     if not kept:
         return None
@@ -54,7 +57,7 @@ def name_call_shapes(calls: Sequence[SiteCall]) -> CallShapes | None:
         arguments=tuple(tensor.argument for tensor in kept[0].tensors),
         element_types=tuple(ElementType(tensor.element_type) for tensor in kept[0].tensors),
         shapes=shapes,
-        dim_orders=dim_orders,
+        dim_orders=tuple(dim_orders),
         axes=names,
         calls=tuple(shaped),
         left_out=tuple(call for call in calls if not any(call is other for other in kept)),
@@ -65,19 +68,26 @@ def _structure(call: SiteCall) -> tuple[tuple[str, int, str], ...]:
     return tuple((tensor.argument, len(tensor.shape), tensor.element_type) for tensor in call.tensors)
 
 
-def _heaviest(choices: Sequence[tuple[Key, SiteCall]]) -> Key:
-    """The key with the most calls an hour. Raises ValueError for no choices."""
-    weights: dict[Key, float] = {}
-    for key, call in choices:
+def _heaviest_structure(calls: Sequence[SiteCall]) -> tuple[tuple[str, int, str], ...]:
+    weights: dict[tuple[tuple[str, int, str], ...], float] = {}
+    for call in calls:
+        key = _structure(call)
         weights[key] = weights.get(key, 0.0) + call.calls_per_hour + _UNSEEN_WEIGHT
     return max(weights, key=weights.__getitem__)
 
 
-def _common_order(calls: Sequence[SiteCall], index: int) -> tuple[int, ...]:
-    """The order in memory that fits most calls: one with a dim of size 1 fits several, the others decide."""
-    orders = dict.fromkeys(_dim_order(call.tensors[index]) for call in calls)
-    fitting = [(order, call) for order in orders for call in calls if _is_laid_out(call.tensors[index], order)]
-    return _heaviest(fitting) if fitting else next(iter(orders))  # that fits no call, so none will be kept
+def common_order(tensors: Sequence[tuple[ObservedTensor, float]]) -> tuple[int, ...] | None:
+    """The order in memory that fits most of the tensors by their weights; None where none is dense.
+
+    One with a dim of size 1 fits several orders; the others decide.
+    """
+    orders = dict.fromkeys(_dim_order(tensor) for tensor, _ in tensors)
+    weights = {
+        order: sum(weight + _UNSEEN_WEIGHT for tensor, weight in tensors if _is_laid_out(tensor, order))
+        for order in orders
+    }
+    best = max(weights, key=weights.__getitem__)
+    return best if weights[best] else None
 
 
 def _dim_order(tensor: ObservedTensor) -> tuple[int, ...]:

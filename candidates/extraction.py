@@ -1,7 +1,7 @@
 """Extraction: a captured op site becomes a KernelTask whose reference is the exported graph of the site itself."""
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import nn
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 
-from candidates.call_shapes import CallShapes, name_call_shapes
+from candidates.call_shapes import CallShapes, common_order, name_call_shapes
 from candidates.error_bound import derive_error_bound
 from candidates.inputs import Distribution, draw_input
 from candidates.reference import load_reference
@@ -28,7 +28,8 @@ from candidates.task import (
     Workload,
 )
 from candidates.workloads import SeenWorkload, select_workloads
-from traces.sites import CapturedSite, SiteCall
+from traces.capture import observe_tensor
+from traces.sites import CapturedSite, ObservedTensor, SiteCall
 
 _EXPORT_SIZES = (3, 5, 11, 7, 13, 17, 19, 23)
 """Odd and different, so that export neither takes an axis for a constant nor two axes for one."""
@@ -200,8 +201,10 @@ def _inputs_of(
 
 def _parameter(path: str, tensor: torch.Tensor) -> InputSpec:
     attribute = path.removeprefix("target.")
-    dim_order = _order_of(tensor)
-    spec = InputSpec(
+    dim_order = common_order([(observe_tensor(attribute, tensor), 1.0)])
+    if dim_order is None:
+        raise _Obstructed(f"its parameter {attribute} is not dense in memory: strides {tensor.stride()}")
+    return InputSpec(
         name=_identifier(attribute),
         element_type=_element_type(tensor),
         shape=tuple(tensor.shape),
@@ -209,9 +212,6 @@ def _parameter(path: str, tensor: torch.Tensor) -> InputSpec:
         role=InputRole.PARAMETER,
         attribute=attribute,
     )
-    if not _lies_as(tensor, spec, {}):
-        raise _Obstructed(f"its parameter {attribute} is not dense in memory: strides {tensor.stride()}")
-    return spec
 
 
 def _element_type(tensor: torch.Tensor) -> ElementType:
@@ -266,7 +266,7 @@ def _verify(
     tensors = {**dict(target.named_parameters()), **dict(target.named_buffers())}
     rng = np.random.default_rng(0)
     agreed: list[Workload] = []
-    orders: list[dict[tuple[int, ...], float]] = [{} for _ in outputs]
+    seen: list[list[tuple[ObservedTensor, float]]] = [[] for _ in outputs]
     for workload in workloads:
         arguments = [
             tensors[f"target.{spec.attribute}"]
@@ -275,6 +275,7 @@ def _verify(
             for spec in inputs
         ]
         activations = [a for a, spec in zip(arguments, inputs, strict=True) if spec.role is not InputRole.PARAMETER]
+        versions = [argument._version for argument in arguments]
         try:
             with torch.no_grad():
                 expected, got = _tuple(target(*activations)), _tuple(reference(*arguments))
@@ -282,36 +283,20 @@ def _verify(
             if workload.is_hidden:
                 continue
             raise _Obstructed(f"it fails at {workload.name}: {error}") from error
-        for index, (spec, ours, theirs) in enumerate(zip(outputs, got, expected, strict=True)):
+        if versions != [argument._version for argument in arguments]:
+            raise _Obstructed("it changes its inputs or buffers")
+        for spec, ours, theirs, of_output in zip(outputs, got, expected, seen, strict=True):
             if not torch.allclose(ours, theirs, rtol=_VERIFY_TOLERANCE, atol=_VERIFY_TOLERANCE, equal_nan=True):
                 raise _Obstructed(f"its exported graph gives another {spec.name} at {workload.name}")
-            _note_order(orders[index], theirs, spec, workload)
+            of_output.append((observe_tensor(spec.name, theirs), workload.calls_per_hour))
         agreed.append(workload)
     ordered = []
-    for spec, seen in zip(outputs, orders, strict=True):
-        if not seen:
+    for spec, of_output in zip(outputs, seen, strict=True):
+        order = common_order(of_output)
+        if order is None:
             raise _Obstructed(f"its {spec.name} is not dense in memory")
-        ordered.append(spec.model_copy(update={"dim_order": max(seen, key=seen.__getitem__)}))
+        ordered.append(spec.model_copy(update={"dim_order": order}))
     return tuple(agreed), tuple(ordered)
-
-
-def _note_order(seen: dict[tuple[int, ...], float], tensor: torch.Tensor, spec: TensorSpec, workload: Workload) -> None:
-    """Votes, by calls, for every order noted so far that fits `tensor`; dims of size 1 fit any place."""
-    for order in {_order_of(tensor), tuple(range(tensor.dim())), *seen}:
-        if _lies_as(tensor, spec.model_copy(update={"dim_order": order}), workload.axes):
-            # A hidden shape has hardly a vote, but may break a tie: its dims are never of size 1.
-            seen[order] = seen.get(order, 0.0) + max(workload.calls_per_hour * (not workload.is_hidden), 1e-6)
-
-
-def _order_of(tensor: torch.Tensor) -> tuple[int, ...]:
-    """Dims from outermost to innermost in memory."""
-    strides = tensor.stride()
-    return tuple(sorted(range(tensor.dim()), key=lambda dim: -strides[dim]))
-
-
-def _lies_as(tensor: torch.Tensor, spec: TensorSpec, axes: Mapping[str, int]) -> bool:
-    expected = zip(tensor.shape, tensor.stride(), spec.strides(dict(axes)), strict=True)
-    return all(size == 1 or stride == wanted for size, stride, wanted in expected)
 
 
 def _tuple(value: torch.Tensor | Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

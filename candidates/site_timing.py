@@ -23,10 +23,11 @@ from traces.served_model import SyntheticCache, forward
 from traces.sites import CapturedSite, OpSite, SiteCall
 
 MEASURED_PASSES = 12
-_REPEATS = 5
+_REPEATS = 3
 _FIXED_TOKENS = 32
 """A pass costs about as much as this many tokens before its first token: it reads all weights."""
 _THREADS_MARGIN = 1.05
+_HOPELESS = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,25 +108,31 @@ def choose_threads(model: nn.Module, decode: ModelCall, budget_s: float = 8.0) -
 
     The counts take turns, so that a disturbance of the machine hits all of them.
     """
-    counts = range(1, len(os.sched_getaffinity(0)) + 1)
+    counts = list(range(1, len(os.sched_getaffinity(0)) + 1))
     cache = SyntheticCache(model, decode)
-    samples: dict[int, list[float]] = {count: [] for count in counts}
     deadline = time.monotonic() + budget_s
-    for repeat in range(1 + _REPEATS):
-        if repeat > 1 and time.monotonic() > deadline:
+    first = {count: _decode_us(model, decode, cache, count) for count in counts}
+    # The first run also warms up, but a count that is this far behind will not catch up.
+    counts = [count for count in counts if first[count] < _HOPELESS * min(first.values())]
+    samples: dict[int, list[float]] = {count: [] for count in counts}
+    for repeat in range(_REPEATS):
+        if repeat and time.monotonic() > deadline:
             break
         for count in counts:
-            with use_threads(count):
-                started = time.perf_counter_ns()
-                forward(model, decode, cache)
-                if repeat:  # the first one warms up
-                    samples[count].append((time.perf_counter_ns() - started) / 1e3)
-    medians = {count: statistics.median(times) for count, times in samples.items()}
-    best = 1
+            samples[count].append(_decode_us(model, decode, cache, count))
+    medians = first | {count: statistics.median(times) for count, times in samples.items()}
+    best = counts[0]
     for count in counts:
         if medians[count] * _THREADS_MARGIN < medians[best]:
             best = count
     return ThreadChoice(threads=best, decode_us_by_threads=medians)
+
+
+def _decode_us(model: nn.Module, decode: ModelCall, cache: SyntheticCache, threads: int) -> float:
+    with use_threads(threads):
+        started = time.perf_counter_ns()
+        forward(model, decode, cache)
+        return (time.perf_counter_ns() - started) / 1e3
 
 
 @contextlib.contextmanager
@@ -139,7 +146,8 @@ def use_threads(threads: int) -> Iterator[None]:
 
 
 def _representative_passes(passes: Mapping[ModelCall, CallRate]) -> list[ModelCall]:
-    """Heaviest first by a rough cost, and the heaviest pass of each phase before all others."""
+    """Those that cover most time (by a rough cost) for the time that measuring them takes first: those that stand for
+    most passes. One of each phase goes before all others."""
     seen = [
         SeenWorkload(
             axes={"batch": call.batch, "tokens": call.tokens, "tokens_read": call.tokens_read},
@@ -150,6 +158,7 @@ def _representative_passes(passes: Mapping[ModelCall, CallRate]) -> list[ModelCa
         for call, rate in passes.items()
     ]
     public = [w for w in select_workloads(seen, MEASURED_PASSES).workloads if not w.is_hidden]
+    public.sort(key=lambda workload: -workload.calls_per_hour)
     chosen = [
         ModelCall(batch=w.axes["batch"], tokens=w.axes["tokens"], context=w.axes["tokens_read"] - w.axes["tokens"])
         for w in public

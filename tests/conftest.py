@@ -15,6 +15,32 @@ def shared_traces() -> Path:
     return SHARED_TRACES
 
 
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Hugging Face folder: three Llama layers with random weights, all sizes different."""
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        hidden_size=48,
+        intermediate_size=80,
+        num_hidden_layers=3,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=12,
+        vocab_size=101,
+        max_position_embeddings=512,
+        bos_token_id=1,
+        eos_token_id=2,
+        pad_token_id=0,
+        tie_word_embeddings=True,
+    )
+    folder = tmp_path_factory.mktemp("models") / "tiny-llama"
+    LlamaForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """A skip that nobody allowed is a check that silently did not run."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

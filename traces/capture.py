@@ -13,7 +13,7 @@ from traces.find_sites import find_sites, layer_kinds
 from traces.interpose import interposed, replace_attribute
 from traces.model_calls import CallRate, ModelCall, model_calls
 from traces.replay.step import EngineStep
-from traces.served_model import SyntheticCache, fake_mode_of, forward
+from traces.served_model import ModelError, SyntheticCache, fake_mode_of, forward
 from traces.sites import CapturedSite, ObservedTensor, OpSite, SiteCall
 
 PROBES = (ModelCall(batch=2, tokens=3, context=7), ModelCall(batch=3, tokens=5, context=11))
@@ -30,10 +30,19 @@ class CallForm:
 
 
 def find_model_sites(model: nn.Module) -> tuple[OpSite, ...]:
-    """The op sites of a served model; `model` is its fake module."""
+    """The op sites of a served model; `model` is its fake module.
+
+    Raises ModelError for a model whose forward pass fake tensors cannot follow.
+    """
     probe = PROBES[0]
-    with fake_mode_of(model):
-        return find_sites(model, lambda: forward(model, probe, SyntheticCache(model, probe)))
+    try:
+        with fake_mode_of(model):
+            return find_sites(model, lambda: forward(model, probe, SyntheticCache(model, probe)))
+    except (RuntimeError, NotImplementedError, TypeError) as error:
+        raise ModelError(
+            f"{type(model).__name__} cannot run on fake tensors ({str(error).splitlines()[0]}): "
+            "choose a model whose forward pass does not depend on values"
+        ) from error
 
 
 def capture_calls(

@@ -130,18 +130,16 @@ def _index_settings(modules: Mapping[str, nn.Module]) -> set[tuple[type, str]]:
 
 
 def _names(modules: Mapping[str, nn.Module], groups: Mapping[_GroupKey, list[str]]) -> dict[_GroupKey, str]:
-    """The class, and where a class has several groups the settings or else the parameter shapes that differ."""
+    """The class, and where it has several groups their integer settings, or else their parameters' sizes."""
+    indices = _index_settings(modules)
     of_class: dict[str, list[_GroupKey]] = {}
     for key, paths in groups.items():
         of_class.setdefault(type(modules[paths[0]]).__name__, []).append(key)
     names: dict[_GroupKey, str] = {}
     for class_name, keys in of_class.items():
         firsts = [modules[groups[key][0]] for key in keys]
-        settings = [dict(_settings(module, set())) for module in firsts]
-        differing = [
-            name for name in settings[0] if type(settings[0][name]) is int and len({s.get(name) for s in settings}) > 1
-        ]
-        marks = [",".join(str(setting.get(name)) for name in differing) for setting in settings]
+        settings = [_settings(module, indices) for module in firsts]
+        marks = [",".join(str(value) for _, value in setting if type(value) is int) for setting in settings]
         if len(set(marks)) < len(keys):
             marks = [",".join(str(size) for p in module.parameters() for size in p.shape) for module in firsts]
         for number, (key, mark) in enumerate(zip(keys, marks, strict=True)):

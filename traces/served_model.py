@@ -107,7 +107,9 @@ class ServedModel:
         from transformers import AutoModelForCausalLM
 
         with _quiet():
-            return AutoModelForCausalLM.from_pretrained(self.folder(), dtype=torch.float32, local_files_only=True).eval()
+            return AutoModelForCausalLM.from_pretrained(
+                self.folder(), dtype=torch.float32, local_files_only=True
+            ).eval()
 
     def folder(self) -> Path:
         """config.json and safetensors, as `from_pretrained` reads them; a GGUF file is unpacked for it once."""
@@ -206,7 +208,8 @@ def open_model(name_or_path: str, home: Path) -> ServedModel:
 class SyntheticCache:
     """A key/value cache that claims `context` tokens for each of `batch` sequences, as a real prefill would leave it.
 
-    On a fake module it is fake. Layers share one pair of tensors where pairs of their own would pass `memory_bytes`.
+    Its content is constant: no kernel's time depends on it. On a fake module it is fake. Layers share one pair of
+    tensors where pairs of their own would pass `memory_bytes`.
     """
 
     def __init__(self, module: Any, call: ModelCall, memory_bytes: int = 2**31) -> None:
@@ -226,7 +229,7 @@ class SyntheticCache:
             if is_shared and type(layer) in first:
                 layers[index] = copy.copy(first[type(layer)])
             else:
-                layer.update(torch.randn(sizes), torch.randn(sizes))
+                layer.update(torch.full(sizes, 0.5), torch.full(sizes, 0.5))
                 first[type(layer)] = layer
 
     def fresh(self) -> Any:
