@@ -1,7 +1,7 @@
 """End to end: the served model with and without a build, in two sandboxed processes, over the traffic's steps."""
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ from candidates.record import Record
 from candidates.serving_build.build import read_build
 from candidates.serving_build.prompts import PROMPTS
 from candidates.serving_build.quality import CHUNK_TOKENS, QualityPlan, measure_quality
-from candidates.serving_build.served_process import ModelFiles, ProcessSpec, ServedProcess, ServedProcessLate
+from candidates.serving_build.served_process import ModelFiles, ProcessSpec, ServedProcess
 from candidates.serving_build.speed import Pairs, Stratum, choose_strata, ratio, speedup, time_alone, time_pairs
 from kernel_sandbox.sandbox import Sandbox
 from traces.replay.step import EngineStep
@@ -76,20 +76,22 @@ def measure_end_to_end(
     }
     notes = _notes(timed, report)
     if compile_seconds > 0:
-        try:
-            with open_process(PathName.COMPILE) as compiled:
-                medians_ns = time_alone(compiled, timed, model.vocabulary, compile_seconds, rng)
-                seconds_by_path[PathName.COMPILE] = {stratum: ns * 1e-9 for stratum, ns in medians_ns.items()}
-        except ServedProcessLate:
-            notes += (f"torch.compile was not ready within {compile_seconds:.0f} s",)
-    every, decode, prefill = (speedup(kind, rng) for kind in (_in_traffic(pairs), *_by_kind(pairs)))
+        with open_process(PathName.COMPILE) as compiled:
+            medians_ns = time_alone(compiled, timed, model.vocabulary, compile_seconds, rng)
+        seconds_by_path[PathName.COMPILE] = {stratum: ns * 1e-9 for stratum, ns in medians_ns.items()}
+        if len(medians_ns) < len(timed):
+            notes += (f"torch.compile had {len(medians_ns)} of {len(timed)} steps ready in {compile_seconds:.0f} s",)
+    decode_pairs = [pair for pair in pairs if pair.stratum.is_decode]
+    prefill_pairs = [pair for pair in pairs if not pair.stratum.is_decode]
+    in_traffic = [pair for pair in pairs if pair.stratum.passes > 0] or pairs
+    every, decode, prefill = (speedup(chosen, rng) for chosen in (in_traffic, decode_pairs, prefill_pairs))
     ids = [kernel.id for kernel in build.manifest.kernels]
     return EndToEnd(
         build_id=build.id,
         threads=threads,
-        decode_tokens_per_s={path: _tokens_per_s(times, True) for path, times in seconds_by_path.items()},
-        prefill_tokens_per_s={path: _tokens_per_s(times, False) for path, times in seconds_by_path.items()},
-        ttft_s={path: _mean_prefill_s(times) for path, times in seconds_by_path.items()},
+        decode_tokens_per_s={path: _tokens_per_s(times) for path, times in _complete(seconds_by_path, decode_pairs)},
+        prefill_tokens_per_s={path: _tokens_per_s(times) for path, times in _complete(seconds_by_path, prefill_pairs)},
+        ttft_s={path: _mean_pass_s(times) for path, times in _complete(seconds_by_path, prefill_pairs)},
         speedup=every.value,
         speedup_interval=every.interval,
         decode_speedup=decode.value,
@@ -135,33 +137,32 @@ def _read_report(patched: ServedProcess) -> RuntimeReport:
         raise patched.ended(f"reported nonsense: {error.errors()[0]['msg']}") from error
 
 
-def _by_kind(pairs: Sequence[Pairs]) -> tuple[list[Pairs], list[Pairs]]:
-    """(decode, prefill)."""
-    decode = [pair for pair in pairs if pair.stratum.is_decode]
-    return decode, [pair for pair in pairs if not pair.stratum.is_decode]
+def _complete(
+    seconds_by_path: Mapping[PathName, Mapping[Stratum, float]], pairs: Sequence[Pairs]
+) -> Iterator[tuple[PathName, dict[Stratum, float]]]:
+    """The strata of `pairs` alone, for every path that was timed on all of them."""
+    strata = [pair.stratum for pair in pairs]
+    for path, times in seconds_by_path.items():
+        if all(stratum in times for stratum in strata):
+            yield path, {stratum: times[stratum] for stratum in strata}
 
 
-def _in_traffic(pairs: Sequence[Pairs]) -> list[Pairs]:
-    return [pair for pair in pairs if pair.stratum.passes > 0] or list(pairs)
+def _tokens_per_s(times: Mapping[Stratum, float]) -> float:
+    weights = _weights(times)
+    tokens = sum(stratum.call.batch * stratum.full_tokens * weights[stratum] for stratum in times)
+    return tokens / sum(seconds * stratum.scale * weights[stratum] for stratum, seconds in times.items())
 
 
-def _passes_of_kind(strata: Mapping[Stratum, float], is_decode: bool) -> list[tuple[Stratum, float, float]]:
-    """(stratum, seconds of a whole pass, passes); a kind without traffic counts each stratum once."""
-    kind = [(stratum, seconds * stratum.scale) for stratum, seconds in strata.items() if stratum.is_decode is is_decode]
-    has_traffic = any(stratum.passes > 0 for stratum, _ in kind)
-    return [(stratum, seconds, stratum.passes if has_traffic else 1.0) for stratum, seconds in kind]
+def _mean_pass_s(times: Mapping[Stratum, float]) -> float:
+    """Of prefills: time to first token of a request, alone on the machine, whose prompt is one step of the traffic."""
+    weights = _weights(times)
+    return sum(seconds * stratum.scale * weights[stratum] for stratum, seconds in times.items()) / sum(weights.values())
 
 
-def _tokens_per_s(strata: Mapping[Stratum, float], is_decode: bool) -> float:
-    passes = _passes_of_kind(strata, is_decode)
-    tokens = sum(stratum.call.batch * stratum.full_tokens * count for stratum, _, count in passes)
-    return tokens / sum(seconds * count for _, seconds, count in passes)
-
-
-def _mean_prefill_s(strata: Mapping[Stratum, float]) -> float:
-    """Time to first token of a request alone on the machine whose prompt is the traffic's mean prefill step."""
-    passes = _passes_of_kind(strata, is_decode=False)
-    return sum(seconds * count for _, seconds, count in passes) / sum(count for _, _, count in passes)
+def _weights(times: Iterable[Stratum]) -> dict[Stratum, float]:
+    """Passes of each stratum; a kind that the traffic does not have counts each once."""
+    passes = {stratum: stratum.passes for stratum in times}
+    return passes if any(passes.values()) else dict.fromkeys(passes, 1.0)
 
 
 def _notes(strata: Sequence[Stratum], report: RuntimeReport) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ original code and counted. `COMPILER_AGENT_DISABLE=1` in the environment install
 are in place, and copy a model before installing, never after: a copy would call kernels with the weights of the first.
 """
 
+import contextlib
 import ctypes
 import functools
 import hashlib
@@ -19,7 +20,9 @@ import itertools
 import json
 import math
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +32,8 @@ KILL_SWITCH = "COMPILER_AGENT_DISABLE"
 PLANS_KEPT = 4096
 """Distinct call shapes remembered per kernel; contexts that grow by one token a step must not fill the memory."""
 
-_Forward = Callable[..., Any]
+_Function = Callable[..., Any]
+_Spec = dict[str, Any]
 
 
 class BuildRefused(Exception):
@@ -87,46 +91,36 @@ def device_obstacle(device: dict[str, Any]) -> str | None:
     return None
 
 
+@dataclass(slots=True, kw_only=True)
 class _Plan:
     """How calls with one combination of shapes, strides and types are served, and how many there were."""
 
-    __slots__ = ("axes", "calls", "obstacle", "outputs", "sizes")
-
-    def __init__(self, obstacle: str | None, sizes: dict[str, int], axes: tuple[int, ...], outputs: list[_Forward]):
-        self.obstacle = obstacle
-        self.sizes = sizes
-        self.axes = axes
-        self.outputs = outputs
-        self.calls = 0
+    obstacle: str | None
+    sizes: dict[str, int]
+    axes: tuple[int, ...] = ()
+    outputs: Sequence[_Function] = ()
+    calls: int = 0
 
 
 class _Kernel:
     """One loaded kernel; serves every instance of its site."""
 
     def __init__(self, entry: dict[str, Any], folder: Path) -> None:
-        library = ctypes.CDLL(str(folder / entry["library"]))
         self.id: str = entry["id"]
         self.entry = entry
-        self.axes: list[str] = entry["axes"]
-        self.activations: list[dict[str, Any]] = [spec for spec in entry["inputs"] if spec["role"] != "parameter"]
-        self.parameters: list[dict[str, Any]] = [spec for spec in entry["inputs"] if spec["role"] == "parameter"]
-        self.function = library[entry["entry"]]
-        is_prepared = entry["prepare"] is not None
-        pointers = len(entry["inputs"]) + len(entry["outputs"]) + is_prepared
-        self.function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * len(self.axes)
-        self.function.restype = None
-        if is_prepared:
-            self._prepared_bytes = library[f"{entry['prepare']}_bytes"]
-            self._prepared_bytes.argtypes = []
-            self._prepared_bytes.restype = ctypes.c_int64
-            self._prepare = library[entry["prepare"]]
-            self._prepare.argtypes = [ctypes.c_void_p] * (len(self.parameters) + 1)
-            self._prepare.restype = None
+        self.activations: list[_Spec] = [spec for spec in entry["inputs"] if spec["role"] != "parameter"]
+        self.parameters: list[_Spec] = [spec for spec in entry["inputs"] if spec["role"] == "parameter"]
+        library, prepare = ctypes.CDLL(str(folder / entry["library"])), entry["prepare"]
+        tensors = len(entry["inputs"]) + len(entry["outputs"]) + (prepare is not None)
+        self.function = _bind(library, entry["entry"], tensors, len(entry["axes"]))
+        if prepare is not None:
+            self._prepared_bytes = _bind(library, f"{prepare}_bytes", 0, 0, ctypes.c_int64)
+            self._prepare = _bind(library, prepare, len(self.parameters) + 1, 0)
         self.fixed_sizes: dict[str, int] = {}
-        """Axes that only parameters know."""
+        """Axes that parameters show."""
         self.plans: dict[Any, _Plan] = {}
-        self.misses: dict[str, int] = {}
-        self.shapes: dict[str, int] = {}
+        self.misses: Counter[str] = Counter()
+        self.shapes: Counter[str] = Counter()
 
     def prepare(self, pointers: Sequence[int]) -> torch.Tensor | None:
         """The parameters as the kernel packs them, one byte tensor; None for a kernel that reads them as they are."""
@@ -137,49 +131,48 @@ class _Kernel:
         return packed
 
     def plan_for(self, tensors: Sequence[torch.Tensor], key: Any) -> _Plan:
-        obstacle, sizes = self._inspect(tensors)
-        if obstacle is not None:
-            plan = _Plan(obstacle, {}, (), [])
-        else:
-            outputs = [_allocator(spec, sizes) for spec in self.entry["outputs"]]
-            plan = _Plan(None, sizes, tuple(sizes[axis] for axis in self.axes), outputs)
+        sizes = dict(self.fixed_sizes)
+        plan = _Plan(obstacle=self._obstacle(tensors, sizes), sizes=sizes)
+        if plan.obstacle is None:
+            plan.axes = tuple(sizes[axis] for axis in self.entry["axes"])
+            plan.outputs = [_allocator(spec, sizes) for spec in self.entry["outputs"]]
         if len(self.plans) >= PLANS_KEPT:
             self.settle()
         self.plans[key] = plan
         return plan
 
-    def _inspect(self, tensors: Sequence[torch.Tensor]) -> tuple[str | None, dict[str, int]]:
-        if len(tensors) != len(self.activations):
-            return "arguments", {}
-        sizes = dict(self.fixed_sizes)
-        for tensor, spec in zip(tensors, self.activations, strict=True):
-            if type(tensor) is not torch.Tensor or not tensor.is_cpu or tensor.layout is not torch.strided:
-                return "arguments", {}
-            obstacle = _mismatch(tensor, spec, sizes)
-            if obstacle is not None:
-                return obstacle, {}
-        if not any(_holds(bounds, sizes) for bounds in self.entry["ranges"]):
-            return "shape not won", {}
-        return None, sizes
-
-    def count_miss(self, reason: str) -> None:
-        self.misses[reason] = self.misses.get(reason, 0) + 1
-
     def settle(self) -> None:
         """Moves the plans' counts into `shapes` and forgets the plans."""
         for plan in list(self.plans.values()):  # another thread may be serving
             if plan.calls:
-                name = ",".join(f"{axis}={size}" for axis, size in sorted(plan.sizes.items()))
-                self.shapes[name] = self.shapes.get(name, 0) + plan.calls
+                self.shapes[",".join(f"{axis}={size}" for axis, size in sorted(plan.sizes.items()))] += plan.calls
         self.plans.clear()
 
+    def _obstacle(self, tensors: Sequence[torch.Tensor], sizes: dict[str, int]) -> str | None:
+        """Why the kernel cannot serve `tensors`; fills `sizes` with their axes."""
+        if len(tensors) != len(self.activations):
+            return "arguments"
+        for tensor, spec in zip(tensors, self.activations, strict=True):
+            if type(tensor) is not torch.Tensor or not tensor.is_cpu or tensor.layout is not torch.strided:
+                return "arguments"
+            if (difference := _difference(tensor, spec, sizes)) is not None:
+                return difference
+        return None if any(_holds(bounds, sizes) for bounds in self.entry["ranges"]) else "shape not won"
 
-def _type_of(spec: dict[str, Any]) -> torch.dtype:
+
+def _bind(library: ctypes.CDLL, name: str, pointers: int, sizes: int, result: Any = None) -> Any:
+    function = library[name]
+    function.argtypes = [ctypes.c_void_p] * pointers + [ctypes.c_int64] * sizes
+    function.restype = result
+    return function
+
+
+def _type_of(spec: _Spec) -> torch.dtype:
     dtype: torch.dtype = getattr(torch, spec["element_type"])
     return dtype
 
 
-def _sizes_and_strides(spec: dict[str, Any], axes: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+def _sizes_and_strides(spec: _Spec, axes: dict[str, Any]) -> tuple[list[Any], list[Any]]:
     sizes = [axes[dim] if isinstance(dim, str) else dim for dim in spec["shape"]]
     strides: list[Any] = [0] * len(sizes)
     step: Any = 1
@@ -189,7 +182,7 @@ def _sizes_and_strides(spec: dict[str, Any], axes: dict[str, Any]) -> tuple[list
     return sizes, strides
 
 
-def _mismatch(tensor: torch.Tensor, spec: dict[str, Any], axes: dict[str, int]) -> str | None:
+def _difference(tensor: torch.Tensor, spec: _Spec, axes: dict[str, int]) -> str | None:
     """In what `tensor` differs from `spec`; adds the axis sizes that it shows to `axes`."""
     if tensor.dtype is not _type_of(spec):
         return "type"
@@ -200,16 +193,15 @@ def _mismatch(tensor: torch.Tensor, spec: dict[str, Any], axes: dict[str, int]) 
             return "shape"
     sizes, strides = _sizes_and_strides(spec, axes)
     # The stride of a dim of size 1 is never used, and PyTorch leaves any number there.
-    if any(size > 1 and got != want for size, got, want in zip(sizes, tensor.stride(), strides, strict=True)):
-        return "strides"
-    return None
+    is_laid_out = all(size == 1 or got == want for size, got, want in zip(sizes, tensor.stride(), strides, strict=True))
+    return None if is_laid_out else "strides"
 
 
 def _holds(bounds: Iterable[dict[str, Any]], sizes: dict[str, int]) -> bool:
     return all(bound["low"] <= math.prod(sizes[axis] for axis in bound["axes"]) <= bound["high"] for bound in bounds)
 
 
-def _allocator(spec: dict[str, Any], axes: dict[str, int]) -> _Forward:
+def _allocator(spec: _Spec, axes: dict[str, int]) -> _Function:
     sizes, strides = _sizes_and_strides(spec, axes)
     dtype = _type_of(spec)
     if list(spec["dim_order"]) == list(range(len(sizes))):
@@ -233,34 +225,27 @@ class _Parameters:
 
     def bind(self) -> None:
         """Takes the parameters as they are now. Raises ValueError for one that the kernel does not fit."""
-        self.tensors = [place[name] for place, name in self._places]
-        for tensor, spec in zip(self.tensors, self._kernel.parameters, strict=True):
-            obstacle = _mismatch(tensor, spec, self._kernel.fixed_sizes) if tensor.is_cpu else "device"
-            if obstacle is not None:
-                raise ValueError(
-                    f"parameter {spec['attribute']} differs in {obstacle} from what the kernel was made for"
-                )
-        pointers = [tensor.data_ptr() for tensor in self.tensors]
+        tensors = [place[name] for place, name in self._places]
+        for tensor, spec in zip(tensors, self._kernel.parameters, strict=True):
+            difference = _difference(tensor, spec, self._kernel.fixed_sizes) if tensor.is_cpu else "device"
+            if difference is not None:
+                raise ValueError(f"parameter {spec['attribute']} differs in {difference} from what the kernel reads")
+        pointers = [tensor.data_ptr() for tensor in tensors]
         self.packed = self._kernel.prepare(pointers)
         self.tail = () if self.packed is None else (self.packed.data_ptr(),)
-        self.requires_grad = any(tensor.requires_grad for tensor in self.tensors)
+        self.requires_grad = any(tensor.requires_grad for tensor in tensors)
         remaining = iter(pointers)
-        self.template = [
-            next(remaining) if spec["role"] == "parameter" else None for spec in self._kernel.entry["inputs"]
-        ]
-        self.seen = [
-            (place, name, tensor, pointer, None if self.packed is None or tensor.is_inference() else tensor._version)
-            for (place, name), tensor, pointer in zip(self._places, self.tensors, pointers, strict=True)
-        ]
+        self.template = [next(remaining) if s["role"] == "parameter" else None for s in self._kernel.entry["inputs"]]
+        # Only what was packed goes stale when a parameter is written in place; inference tensors do not tell.
+        versions = [None if self.packed is None or tensor.is_inference() else tensor._version for tensor in tensors]
+        places, names = zip(*self._places, strict=True) if self._places else ((), ())
+        self._seen = list(zip(places, names, tensors, pointers, versions, strict=True))
 
     def are_fresh(self) -> bool:
         """Whether the kernel may be called; binds again first if a parameter was replaced, moved or written."""
-        for place, name, tensor, pointer, version in self.seen:
-            if (
-                place[name] is not tensor
-                or tensor.data_ptr() != pointer
-                or (version is not None and tensor._version != version)
-            ):
+        for place, name, tensor, pointer, version in self._seen:
+            is_same = place[name] is tensor and tensor.data_ptr() == pointer
+            if not is_same or (version is not None and tensor._version != version):
                 try:
                     self.bind()
                 except (ValueError, KeyError, AttributeError):
@@ -277,7 +262,7 @@ _sites: dict[int, "_Site"] = {}
 class _Site:
     """One place in a model where a kernel stands in for `original`."""
 
-    def __init__(self, kernel: _Kernel, original: _Forward, module: torch.nn.Module | None) -> None:
+    def __init__(self, kernel: _Kernel, original: _Function, module: torch.nn.Module | None) -> None:
         self.kernel = kernel
         self.original = original
         self.parameters = _Parameters(kernel, module)
@@ -286,7 +271,7 @@ class _Site:
         _sites[self.number] = self
         self.forward = self._make_forward(_argument_names(original, len(kernel.activations)))
 
-    def _make_forward(self, names: list[str]) -> _Forward:
+    def _make_forward(self, names: list[str]) -> _Function:
         """What replaces `original`. Everything it touches is a local: it runs hundreds of times a token."""
         kernel, parameters, original, number = self.kernel, self.parameters, self.original, self.number
         function, plans, plan_for, are_fresh = kernel.function, kernel.plans, kernel.plan_for, parameters.are_fresh
@@ -294,53 +279,36 @@ class _Site:
         has_one_output = len(kernel.entry["outputs"]) == 1
         tensor_type, is_compiling = torch.Tensor, torch.compiler.is_compiling
         grad_enabled, autocast_enabled = torch.is_grad_enabled, torch.is_autocast_enabled
-        traced_specs = [
-            (_type_of(spec), [None if isinstance(dim, str) else dim for dim in spec["shape"]])
-            for spec in kernel.activations
-        ]
-        is_traceable = all(spec["role"] != "state" for spec in kernel.entry["inputs"])
-        operator = _operator()
-
-        def passes_traced(tensors: tuple[Any, ...]) -> bool:
-            if len(tensors) != len(traced_specs) or (grad_enabled() and parameters.requires_grad):
-                return False
-            for tensor, (dtype, sizes) in zip(tensors, traced_specs, strict=True):
-                if not isinstance(tensor, tensor_type) or tensor.dtype != dtype or tensor.dim() != len(sizes):
-                    return False
-                if tensor.device.type != "cpu" or (grad_enabled() and tensor.requires_grad):
-                    return False
-                for size, fixed in zip(tensor.shape, sizes, strict=True):
-                    if fixed is not None and size != fixed:
-                        return False
-            return True
+        can_trace, operator = self._make_trace_guard(), _operator()
 
         def forward(*arguments: Any, **keywords: Any) -> Any:
             tensors = arguments
-            if keywords and len(tensors) + len(keywords) == len(names):
-                late = names[len(tensors) :]
-                if all(name in keywords for name in late):
-                    tensors = tensors + tuple([keywords[name] for name in late])
+            if keywords and len(arguments) + len(keywords) == len(names) and keywords.keys() <= set(names):
+                tensors = arguments + tuple([keywords[name] for name in names[len(arguments) :]])
+                keywords = {}
             if is_compiling():
-                if is_traceable and passes_traced(tensors):
-                    outputs = operator(list(tensors), number)
-                    return outputs[0] if has_one_output else tuple(outputs)
-                return original(*arguments, **keywords)
-            if keywords and tensors is arguments:
-                kernel.count_miss("arguments")
-                return original(*arguments, **keywords)
+                if keywords or not can_trace(tensors):
+                    return original(*arguments, **keywords)
+                outputs = operator(list(tensors), number)
+                return outputs[0] if has_one_output else tuple(outputs)
             key = tuple(
                 [(t.dtype, t.shape, t.stride()) if type(t) is tensor_type and t.is_cpu else None for t in tensors]
             )
             plan = plans.get(key) or plan_for(tensors, key)
-            if plan.obstacle is not None:
-                kernel.count_miss(plan.obstacle)
-                return original(*arguments, **keywords)
-            if grad_enabled() and (parameters.requires_grad or any(t.requires_grad for t in tensors)):
-                kernel.count_miss("gradient")
-                return original(*arguments, **keywords)
-            if autocast_enabled("cpu") or not are_fresh():
-                kernel.count_miss("parameters or autocast")
-                return original(*arguments, **keywords)
+            miss = plan.obstacle
+            if keywords:
+                miss = "arguments"
+            elif miss is not None:
+                pass
+            elif grad_enabled() and (parameters.requires_grad or any(t.requires_grad for t in tensors)):
+                miss = "gradient"
+            elif autocast_enabled("cpu"):
+                miss = "autocast"
+            elif not are_fresh():
+                miss = "parameters"
+            if miss is not None:
+                kernel.misses[miss] += 1
+                return original(*tensors, **keywords)
             pointers = parameters.template.copy()
             for position, tensor in zip(positions, tensors):  # noqa: B905 (counted by the plan; strict costs time)
                 pointers[position] = tensor.data_ptr()
@@ -351,31 +319,45 @@ class _Site:
 
         return forward
 
+    def _make_trace_guard(self) -> Callable[[tuple[Any, ...]], bool]:
+        """What torch.compile can decide once for all shapes; the rest is decided at each call, in the op."""
+        parameters = self.parameters
+        is_stateless = all(spec["role"] != "state" for spec in self.kernel.activations)
+        specs = [(_type_of(spec), spec["shape"]) for spec in self.kernel.activations]
+
+        def can_trace(tensors: tuple[Any, ...]) -> bool:
+            if not is_stateless or len(tensors) != len(specs) or (torch.is_grad_enabled() and parameters.requires_grad):
+                return False
+            for tensor, (dtype, sizes) in zip(tensors, specs, strict=True):
+                if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype or tensor.device.type != "cpu":
+                    return False
+                if tensor.dim() != len(sizes) or (torch.is_grad_enabled() and tensor.requires_grad):
+                    return False
+                if any(not isinstance(dim, str) and size != dim for size, dim in zip(tensor.shape, sizes, strict=True)):
+                    return False
+            return True
+
+        return can_trace
+
     def run_operator(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """A call from a compiled graph: outputs are fresh and laid out as the graph was told."""
         result = self.forward(*tensors) if self.is_installed else self.original(*tensors)
         outputs = [result] if isinstance(result, torch.Tensor) else list(result)
-        expected = self.describe_outputs(tensors)
         inputs = {tensor.data_ptr() for tensor in tensors}
         return [
-            output
-            if output.stride() == blank.stride() and output.data_ptr() not in inputs and output._base is None
-            else blank.copy_(output)
-            for output, blank in zip(outputs, expected, strict=True)
+            blank.copy_(output)
+            if output.stride() != blank.stride() or output.data_ptr() in inputs or output._is_view()
+            else output
+            for output, blank in zip(outputs, self.describe_outputs(tensors), strict=True)
         ]
 
     def describe_outputs(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """Blank outputs for these inputs, real or fake, sizes possibly symbolic."""
         axes: dict[str, Any] = dict(self.kernel.fixed_sizes)
         for tensor, spec in zip(tensors, self.kernel.activations, strict=True):
-            for size, dim in zip(tensor.shape, spec["shape"], strict=True):
-                if isinstance(dim, str):
-                    axes.setdefault(dim, size)
-        blanks = []
-        for spec in self.kernel.entry["outputs"]:
-            sizes, strides = _sizes_and_strides(spec, axes)
-            blanks.append(torch.empty_strided(sizes, strides, dtype=_type_of(spec)))
-        return blanks
+            axes |= {dim: n for n, dim in zip(tensor.shape, spec["shape"], strict=True) if isinstance(dim, str)}
+        specs = self.kernel.entry["outputs"]
+        return [torch.empty_strided(*_sizes_and_strides(spec, axes), dtype=_type_of(spec)) for spec in specs]
 
 
 @functools.cache
@@ -397,7 +379,7 @@ _libraries: list[torch.library.Library] = []
 """An op lives as long as its library object."""
 
 
-def _argument_names(original: _Forward, count: int) -> list[str]:
+def _argument_names(original: _Function, count: int) -> list[str]:
     """Names under which the first `count` arguments may be given; shorter than `count` where they have none."""
     try:
         parameters = inspect.signature(original).parameters.values()
@@ -415,24 +397,27 @@ class Installation:
         """Why the build as a whole was not installed: another device, or the kill switch."""
         self.failures: dict[str, str] = {}
         """Kernels that were not installed everywhere, by id, with the cause; the original code serves there."""
-        self._kernels: dict[str, list[_Kernel]] = {}
+        self._kernels: list[_Kernel] = []
         self._sites: list[_Site] = []
-        self._undo: list[Callable[[], None]] = []
+        self._undo = contextlib.ExitStack()
 
     def counters(self) -> dict[str, dict[str, Any]]:
         """By kernel id: `hits`, `misses`, `miss_reasons` {reason: calls} and `shapes` {shape: hits}."""
-        counters = {}
-        for kernel_id, kernels in self._kernels.items():
-            shapes: dict[str, int] = {}
-            reasons: dict[str, int] = {}
-            for kernel in kernels:
-                kernel.settle()
-                for merged, counts in ((shapes, kernel.shapes), (reasons, kernel.misses)):
-                    for name, count in counts.items():
-                        merged[name] = merged.get(name, 0) + count
-            hits, misses = sum(shapes.values()), sum(reasons.values())
-            counters[kernel_id] = {"hits": hits, "misses": misses, "miss_reasons": reasons, "shapes": shapes}
-        return counters
+        shapes: dict[str, Counter[str]] = {}
+        misses: dict[str, Counter[str]] = {}
+        for kernel in self._kernels:
+            kernel.settle()
+            shapes[kernel.id] = shapes.get(kernel.id, Counter()) + kernel.shapes
+            misses[kernel.id] = misses.get(kernel.id, Counter()) + kernel.misses
+        return {
+            name: {
+                "hits": shapes[name].total(),
+                "misses": misses[name].total(),
+                "miss_reasons": dict(misses[name]),
+                "shapes": dict(shapes[name]),
+            }
+            for name in shapes
+        }
 
     @property
     def prepared_bytes(self) -> int:
@@ -442,17 +427,17 @@ class Installation:
 
     def uninstall(self) -> None:
         """Puts the original code back; graphs compiled meanwhile call it too. Idempotent."""
-        while self._undo:
-            self._undo.pop()()
+        self._undo.close()
         for site in self._sites:
             site.is_installed = False
 
     def add(self, model: torch.nn.Module, entry: dict[str, Any], folder: Path) -> None:
         kernel = _Kernel(entry, folder)
-        self._kernels.setdefault(kernel.id, []).append(kernel)
+        self._kernels.append(kernel)
         site = entry["site"]
         if site["kind"] == "function":
-            owner, name = _find_function(site["function"])
+            module_name, _, name = site["function"].rpartition(".")
+            owner = importlib.import_module(module_name)
             self._replace(owner, name, self._stand_in(kernel, getattr(owner, name), None))
             return
         for path in site["module_paths"]:
@@ -462,7 +447,7 @@ class Installation:
             else:
                 self._replace_region(kernel, site, module)
 
-    def _stand_in(self, kernel: _Kernel, original: _Forward, module: torch.nn.Module | None) -> _Forward:
+    def _stand_in(self, kernel: _Kernel, original: _Function, module: torch.nn.Module | None) -> _Function:
         site = _Site(kernel, original, module)
         self._sites.append(site)
         return site.forward
@@ -471,15 +456,11 @@ class Installation:
         regions = self._regions_of(module, site)
         original = regions[site["region"]]
         regions[site["region"]] = self._stand_in(kernel, original, module)
+        self._undo.callback(regions.__setitem__, site["region"], original)
 
-        def undo() -> None:
-            regions[site["region"]] = original
-
-        self._undo.append(undo)
-
-    def _regions_of(self, module: torch.nn.Module, site: dict[str, Any]) -> dict[str, _Forward]:
+    def _regions_of(self, module: torch.nn.Module, site: dict[str, Any]) -> dict[str, _Function]:
         """The table of regions that the block's rebuilt `forward` calls; rebuilds it for the block's first region."""
-        regions: dict[str, _Forward] | None = getattr(module.forward, "regions", None)
+        regions: dict[str, _Function] | None = getattr(module.forward, "regions", None)
         if regions is not None:
             return regions
         regions = {name: _define(source, "region") for name, source in site["region_sources"].items()}
@@ -492,31 +473,20 @@ class Installation:
         self._replace(module, "forward", forward)
         return regions
 
-    def _replace(self, owner: Any, name: str, replacement: _Forward) -> None:
-        had_own = name in vars(owner)
-        previous = getattr(owner, name)
-
-        def undo() -> None:
-            if had_own:
-                setattr(owner, name, previous)
-            else:
-                delattr(owner, name)
-
+    def _replace(self, owner: Any, name: str, replacement: _Function) -> None:
+        if name in vars(owner):
+            self._undo.callback(setattr, owner, name, getattr(owner, name))
+        else:
+            self._undo.callback(delattr, owner, name)
         setattr(owner, name, replacement)
-        self._undo.append(undo)
 
 
-def _define(source: str, name: str) -> _Forward:
+def _define(source: str, name: str) -> _Function:
     """The function `name` of a source that came, verified, with the build."""
     namespace: dict[str, Any] = {"torch": torch}
     exec(compile(source, f"<{name}>", "exec"), namespace)
-    function: _Forward = namespace[name]
+    function: _Function = namespace[name]
     return function
-
-
-def _find_function(path: str) -> tuple[Any, str]:
-    module_name, _, name = path.rpartition(".")
-    return importlib.import_module(module_name), name
 
 
 def install(model: torch.nn.Module, build_folder: str | Path) -> Installation:

@@ -95,8 +95,7 @@ class ServedProcess:
         return self.receive(limit_s)
 
     def send(self, do: str, **arguments: Any) -> None:
-        if not self._is_ready:
-            self.wait_until_ready()
+        self.wait_until_ready()
         try:
             self._process.stdin.write((json.dumps({"do": do, **arguments}) + "\n").encode())
             self._process.stdin.flush()
@@ -114,8 +113,10 @@ class ServedProcess:
         return reply
 
     def wait_until_ready(self, limit_s: float | None = None) -> None:
-        self._is_ready = True
-        self.receive(limit_s)
+        """Returns when the model is loaded and, in a patched process, the build installed."""
+        if not self._is_ready:
+            self._is_ready = True
+            self.receive(limit_s)
 
     def send_step(self, ids: Ids, *, is_kept: bool) -> None:
         """Asks for one forward pass on `ids` [batch, tokens]; `receive_logits` takes the result."""

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from candidates.measurement import Interval
-from candidates.serving_build.served_process import Ids, ServedProcess
+from candidates.serving_build.served_process import Ids, ServedProcess, ServedProcessLate
 from traces.model_calls import ModelCall, model_calls
 from traces.replay.step import EngineStep
 
@@ -85,7 +85,7 @@ def time_pairs(
     deadline_s = time.monotonic() + seconds
     measured = []
     for number, stratum in enumerate(strata):
-        share_s = max(deadline_s - time.monotonic(), 0.0) / (len(strata) - number)
+        share_s = _remaining_s(deadline_s) / (len(strata) - number)
         fitting = _fit(eager, stratum, vocabulary, share_s, rng)
         measured.append(_time_stratum(eager, build, fitting, vocabulary, share_s, rng))
     return tuple(measured)
@@ -100,20 +100,26 @@ def time_alone(
 ) -> Mapping[Stratum, float]:
     """Median ns of each stratum in one process, the first pass (which may compile) left out.
 
-    Raises ServedProcessLate when the passes do not fit into `seconds`.
+    Strata that do not fit into `seconds` are missing; the process is then gone.
     """
     deadline_s = time.monotonic() + seconds
-    medians = {}
+    medians: dict[Stratum, float] = {}
     for stratum in strata:
-        call = stratum.call
-        start_context([process], call, seed=0)
         times = []
-        for _ in range(1 + MIN_PAIRS):
-            remaining_s = max(deadline_s - time.monotonic(), 0.0)
-            times.append(process.time_step(random_ids(call, vocabulary, rng), limit_s=remaining_s))
+        try:
+            process.wait_until_ready(limit_s=_remaining_s(deadline_s))
+            start_context([process], stratum.call, seed=0)
+            for _ in range(1 + MIN_PAIRS):
+                ids = random_ids(stratum.call, vocabulary, rng)
+                times.append(process.time_step(ids, limit_s=_remaining_s(deadline_s)))
+        except ServedProcessLate:
+            break
         medians[stratum] = float(np.median(times[1:]))
-    process.thaw()
     return medians
+
+
+def _remaining_s(deadline_s: float) -> float:
+    return max(deadline_s - time.monotonic(), 0.0)
 
 
 def speedup(pairs: Sequence[Pairs], rng: np.random.Generator) -> Speedup:
