@@ -11,7 +11,7 @@ Vector = npt.NDArray[np.float64]
 
 _PRIOR_SLOPES = np.array([0.5, 1.0, 0.0])
 """Of log time over log batch, log tokens and log tokens read, where too few passes were measured to tell."""
-_PRIOR_STRENGTH = 0.1
+_PRIOR_STRENGTH = 0.5
 
 
 class PassTimes:
@@ -42,7 +42,8 @@ class _Fit:
         X = self._points - self._center
         unexplained = log_times - self._level - X @ _PRIOR_SLOPES
         ridge = X.T @ X + _PRIOR_STRENGTH * np.eye(X.shape[1])
-        self._slopes = _PRIOR_SLOPES + np.linalg.solve(ridge, X.T @ unexplained)
+        # More work never takes less time; a slope that says so comes from noise.
+        self._slopes = np.maximum(0.0, _PRIOR_SLOPES + np.linalg.solve(ridge, X.T @ unexplained))
         self._residuals = log_times - self._line(self._points)
 
     def estimate_us(self, call: ModelCall) -> float:
