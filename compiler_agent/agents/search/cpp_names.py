@@ -1,12 +1,14 @@
 """Names of a task's tensors and axes as C++ identifiers that collide with nothing in an emitted source."""
 
 import re
+from typing import TypeVar
 
-from candidates.task import KernelTask
+from candidates.task import KernelTask, TensorSpec
+
+Spec = TypeVar("Spec", bound=TensorSpec)
 
 # C++ keywords and library names, what the prelude defines, and what stages call their own variables.
-_RESERVED = frozenset(
-    """
+_RESERVED = """
     alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit
     export extern false final float for friend goto if inline int long mutable namespace new not operator or private
     protected public register requires return short signed sizeof static struct switch template this throw true try
@@ -15,25 +17,16 @@ _RESERVED = frozenset(
     across bits body call each_of gather kept load load_scalar mask_of memory repeat scatter share_out size splat
     store store_scalar sweep value where work with_count dot_tile panel_tile prepare kernel prepared
     begin end block blocks c finish group height j k lane lanes left left_stride m n out p packed panel r row rows
-    sum sums tile top u weights width
-    """.split()
-)
+    sum sums tile top u weights width product
+"""
 _GENERATED = re.compile(
-    r"(i\d+[io]*|[sfv]\d+|v\d+|p\d+_\w+|rest\d+|kept\d+|scratch\d*|stage\d+|packed\d+|\w+_of|\w+_at\d+)"
+    r"i\d+[io]*|[sfv]\d+|p\d+_\w+|(sum|max|min|rest|kept|packed|stage)\d+|scratch\d*|\w+_of|\w+_at\d+"
 )
 
 
 def with_cpp_names(task: KernelTask) -> KernelTask:
     """The same task, its clashing names changed; a kernel receives tensors and sizes by position."""
     axes = {axis: _identifier(axis) for axis in task.axes}
-
-    def renamed(spec):  # type: ignore[no-untyped-def]
-        return spec.model_copy(
-            update={
-                "name": _identifier(spec.name),
-                "shape": tuple(axes[dim] if isinstance(dim, str) else dim for dim in spec.shape),
-            }
-        )
 
     return task.model_copy(
         update={
@@ -42,12 +35,17 @@ def with_cpp_names(task: KernelTask) -> KernelTask:
                 for workload in task.workloads
             ),
             "axes": tuple(axes.values()),
-            "inputs": tuple(renamed(spec) for spec in task.inputs),
-            "outputs": tuple(renamed(spec) for spec in task.outputs),
+            "inputs": tuple(_renamed(spec, axes) for spec in task.inputs),
+            "outputs": tuple(_renamed(spec, axes) for spec in task.outputs),
         }
     )
 
 
+def _renamed(spec: Spec, axes: dict[str, str]) -> Spec:
+    shape = tuple(axes[dim] if isinstance(dim, str) else dim for dim in spec.shape)
+    return spec.model_copy(update={"name": _identifier(spec.name), "shape": shape})
+
+
 def _identifier(name: str) -> str:
-    clashes = name in _RESERVED or _GENERATED.fullmatch(name) or not re.fullmatch(r"[A-Za-z_]\w*", name)
+    clashes = name in _RESERVED.split() or _GENERATED.fullmatch(name) or not re.fullmatch(r"[A-Za-z_]\w*", name)
     return f"task_{re.sub(r'[^0-9A-Za-z_]', '_', name)}" if clashes else name

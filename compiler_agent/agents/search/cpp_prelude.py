@@ -11,10 +11,12 @@ PRELUDE = r"""
 #include <cstring>
 #include <utility>
 #include <omp.h>
+#pragma GCC diagnostic ignored "-Wpsabi"  // every function that takes a vector is inlined
+#pragma GCC diagnostic ignored "-Wuninitialized"  // the headers of GCC 12 read undefined vectors on purpose
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
 #ifdef __AVX512F__
 #include <immintrin.h>
 #endif
-#pragma GCC diagnostic ignored "-Wpsabi"
 #define INLINE inline __attribute__((always_inline))
 #define INLINE_BODY __attribute__((always_inline))
 
@@ -99,36 +101,46 @@ INLINE F maximum_of(F a, F b) { return ((a > b) | (a != a)) ? a : b; }
 INLINE F minimum_of(F a, F b) { return ((a < b) | (a != a)) ? a : b; }
 INLINE F abs_of(F x) { return value(bits(x) & 0x7fffffff); }
 INLINE F signed_as(F x, F sign) { return value(bits(x) | (bits(sign) & int32_t(0x80000000))); }
-INLINE F sqrt_of(F x) { F r; for (int i = 0; i < W; ++i) r[i] = __builtin_sqrtf(x[i]); return r; }
 #if defined(__AVX512F__) && VECTOR_WIDTH == 16
-INLINE F sqrt_vector(F x) { return (F)_mm512_sqrt_ps((__m512)x); }
-#define sqrt_of sqrt_vector
+INLINE F sqrt_of(F x) { return (F)_mm512_sqrt_ps((__m512)x); }
+#else
+INLINE F sqrt_of(F x) { F r; for (int i = 0; i < W; ++i) r[i] = __builtin_sqrtf(x[i]); return r; }
 #endif
 INLINE F rsqrt_of(F x) { return 1.0f / sqrt_of(x); }
 
-// e^x = 2^n e^r with |r| <= ln(2)/2; the polynomial is that of Cephes expf (Moshier), the scale is applied in two
-// steps so that results down to the denormals and up to the largest float come out right.
-INLINE F exp_of(F x) {
-  const F low = splat(-104.0f), high = splat(89.0f);
-  F clamped = x < low ? low : x;
-  clamped = clamped > high ? high : clamped;
-  const F shifter = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
-  const F shifted = clamped * 1.44269504088896341f + shifter;
-  const F n = shifted - shifter;
-  F r = clamped - n * 0.693359375f;
-  r = r - n * -2.12194440e-4f;
+// e^x = 2^n e^r with |r| <= ln(2)/2; the polynomial is that of Cephes expf (Moshier).
+INLINE F exp_near_zero(F r) {
   F p = splat(1.9875691500e-4f);
   p = p * r + 1.3981999507e-3f;
   p = p * r + 8.3334519073e-3f;
   p = p * r + 4.1665795894e-2f;
   p = p * r + 1.6666665459e-1f;
   p = p * r + 5.0000001201e-1f;
-  p = p * (r * r) + r + 1.0f;
+  return p * (r * r) + r + 1.0f;
+}
+#if defined(__AVX512F__) && VECTOR_WIDTH == 16
+// scalef applies any 2^n with one rounding. The bounds keep n finite; NaN passes max and min as the second operand.
+INLINE F exp_of(F x) {
+  const __m512 c = _mm512_min_ps(_mm512_set1_ps(90.0f), _mm512_max_ps(_mm512_set1_ps(-105.0f), (__m512)x));
+  const F n = (F)_mm512_roundscale_ps((__m512)((F)c * 1.44269504088896341f), 0);
+  const F r = ((F)c - n * 0.693359375f) + n * 2.12194440e-4f;
+  return (F)_mm512_scalef_ps((__m512)exp_near_zero(r), (__m512)n);
+}
+#else
+// The scale is applied in two steps, so that results down to the denormals and up to the largest float come out right.
+INLINE F exp_of(F x) {
+  F c = x < -105.0f ? splat(-105.0f) : x;
+  c = c > 90.0f ? splat(90.0f) : c;
+  const F shifter = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
+  const F shifted = c * 1.44269504088896341f + shifter;
+  const F n = shifted - shifter;
+  const F p = exp_near_zero((c - n * 0.693359375f) + n * 2.12194440e-4f);
   const I exponent = bits(shifted) - bits(shifter);
   const I half = exponent >> 1;
   const F result = p * value((half + 127) << 23) * value((exponent - half + 127) << 23);
   return x != x ? x : result;
 }
+#endif
 INLINE F sigmoid_of(F x) { return 1.0f / (1.0f + exp_of(-x)); }
 // Cephes tanhf: an odd polynomial near zero, 1 - 2 / (e^2x + 1) beyond.
 INLINE F tanh_of(F x) {
@@ -166,8 +178,6 @@ LANEWISE(log_of, __builtin_logf)
 LANEWISE(sin_of, __builtin_sinf)
 LANEWISE(cos_of, __builtin_cosf)
 INLINE F pow_of(F x, F y) { F r; for (int i = 0; i < W; ++i) r[i] = __builtin_powf(x[i], y[i]); return r; }
-INLINE float scalar_of(F x) { return x[0]; }
-INLINE float sqrt_of_scalar(float x) { return __builtin_sqrtf(x); }
 
 // Reductions: independent accumulators, then a tree.
 INLINE F kept(Full, F x, float) { return x; }
@@ -266,8 +276,9 @@ INLINE void dot_tile(const float* left, int64_t left_stride, const T* right, int
     F x[R];
     repeat<R>([&](auto r) INLINE_BODY { x[r] = load(left + r * left_stride + k, lanes); });
     repeat<C>([&](auto c) INLINE_BODY {
-      if constexpr (PREFETCH > 0) __builtin_prefetch(reinterpret_cast<const char*>(right + c * right_stride + k) + PREFETCH);
-      const F y = load(right + c * right_stride + k, lanes);
+      const T* from = right + c * right_stride + k;
+      if constexpr (PREFETCH > 0) __builtin_prefetch(reinterpret_cast<const char*>(from) + PREFETCH);
+      const F y = load(from, lanes);
       repeat<R>([&](auto r) INLINE_BODY { sum[r][c] += x[r] * y; });
     });
   });

@@ -25,8 +25,8 @@ STORAGE_TYPES = {
     ElementType.INT32: "int32_t",
     ElementType.BOOL: "uint8_t",
 }
-_INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">"}
-_INFIX |= {"ge": ">=", "logical_and": "&", "logical_or": "|"}
+INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">"}
+INFIX |= {"ge": ">=", "logical_and": "&", "logical_or": "|"}
 
 
 def integer(expression: sympy.Expr) -> str:
@@ -139,6 +139,9 @@ class Scope:
                 if step == 1:
                     return f"load({pointer} + {self.column}, lanes)"
                 return f"gather({pointer} + {integer(step)} * {self.column}, {integer(step)}, lanes)"
+            case Apply(function="div", arguments=(dividend, divisor)) if not self.varies(divisor):
+                # One division a row instead of one a lane; half an ulp more.
+                return f"{self.vector(dividend)} * {self.vector(Apply('div', (Constant(1.0), divisor)))}"
             case Apply(function=function, arguments=arguments):
                 return _vector_call(function, [self.vector(argument) for argument in arguments])
         raise AssertionError(f"no lane value for {type(expression).__name__}")
@@ -149,8 +152,8 @@ def _is_condition(expression: Expression) -> bool:
 
 
 def _vector_call(function: str, names: list[str]) -> str:
-    if function in _INFIX:
-        return f"{names[0]} {_INFIX[function]} {names[1]}"
+    if function in INFIX:
+        return f"{names[0]} {INFIX[function]} {names[1]}"
     match function:
         case "neg":
             return f"-{names[0]}"
@@ -174,7 +177,7 @@ def _scalar_call(function: str, names: list[str]) -> str:
             return f"1.0f / __builtin_sqrtf({names[0]})"
         case "neg" | "nonzero":
             return _vector_call(function, names)
-        case _ if function in _INFIX:
+        case _ if function in INFIX:
             return _vector_call(function, names)
         case _:
             return f"{function}_of({', '.join(f'splat({name})' for name in names)})[0]"

@@ -148,7 +148,8 @@ def _emit_pass(name: str, one: _Pass, scope: Scope, schedule: Schedule) -> Itera
         closing.append(f"const float {result} = across<{combine}>({partial});")
         scope.outer_names[reduction] = result
     yield from opening
-    yield f"sweep<{schedule.unroll}>({integer(one.low)}, {integer(one.high)}, [&](int64_t j, auto lanes, auto u) INLINE_BODY {{"
+    span = f"{integer(one.low)}, {integer(one.high)}"
+    yield f"sweep<{schedule.unroll}>({span}, [&](int64_t j, auto lanes, auto u) INLINE_BODY {{"
     yield from _indented([*scope.lines, *updates])
     yield "});"
     yield from closing
@@ -203,7 +204,8 @@ def _row_loops(stage: MapStage, lines: list[str]) -> tuple[list[str], Size]:
     inner = lines
     if len(rows) > 1:
         last = rows[-1]
-        header = f"for (int64_t {last.variable} = {integer(last.low)}; {last.variable} < {integer(last.high)}; ++{last.variable}) {{"
+        name = last.variable
+        header = f"for (int64_t {name} = {integer(last.low)}; {name} < {integer(last.high)}; ++{name}) {{"
         inner = [header, *_indented(lines), "}"]
     return [*opening, *_indented([*decode, *inner]), "}"], count
 

@@ -118,9 +118,9 @@ def free_symbols(expression: Expression) -> frozenset[sympy.Symbol]:
         case SizeValue(size=size):
             return frozenset(size.free_symbols)
         case Reduce(variable=variable, low=low, high=high, body=body):
-            return (free_symbols(body) - {variable}) | low.free_symbols | high.free_symbols
+            return frozenset((free_symbols(body) - {variable}) | low.free_symbols | high.free_symbols)
         case Contract(variable=variable, extent=extent, left=left, right=right):
-            return ((free_symbols(left) | free_symbols(right)) - {variable}) | extent.free_symbols
+            return frozenset(((free_symbols(left) | free_symbols(right)) - {variable}) | extent.free_symbols)
         case _:
             return frozenset(symbol for child in children(expression) for symbol in free_symbols(child))
 

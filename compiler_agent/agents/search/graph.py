@@ -47,8 +47,7 @@ def trace_task(task: KernelTask) -> TracedGraph:
         raise Unsupported("tensors created inside the reference")
     axes = _axis_of_symbol(task, placeholders)
     environment: dict[torch.fx.Node, Any] = {}
-    for node, spec in zip(placeholders, task.inputs, strict=True):
-        environment[node] = _input_tensor(spec)
+    environment.update({node: _input_tensor(spec) for node, spec in zip(placeholders, task.inputs, strict=True)})
     for node in exported.graph.nodes:
         if node.op == "call_function":
             environment[node] = _read_call(node, environment, axes)
@@ -71,16 +70,16 @@ def _export(task: KernelTask) -> torch.export.ExportedProgram:
         sample = torch.empty_strided(spec.sizes(sizes), spec.strides(sizes), dtype=element_type)
         samples.append(sample.zero_())
         dynamic_shapes.append({place: dims[dim] for place, dim in enumerate(spec.shape) if isinstance(dim, str)})
-    decompositions = torch.export.default_decompositions()
+    decompositions: dict[Any, Any] = dict(torch.export.default_decompositions())
     # Linear layers stay whole: their decomposition merges dims only to split them again.
     decompositions.pop(torch.ops.aten.linear.default, None)
     aten = torch.ops.aten
     decompositions.update(torch._decomp.get_decompositions([aten.native_layer_norm, aten._softmax, aten._log_softmax]))
     try:
-        exported = torch.export.export(
-            _ReferenceModule(task.reference), tuple(samples), dynamic_shapes=(tuple(dynamic_shapes),), strict=False
-        )
-        return exported.run_decompositions(decompositions)
+        module = _ReferenceModule(task.reference)
+        exported = torch.export.export(module, tuple(samples), dynamic_shapes=(tuple(dynamic_shapes),), strict=False)
+        decomposed: torch.export.ExportedProgram = exported.run_decompositions(decompositions)
+        return decomposed
     except (RuntimeError, ValueError, TypeError) as error:
         message = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise Unsupported(f"torch.export of the reference with free axes {task.axes}: {message}") from error
@@ -119,6 +118,7 @@ def _read_call(node: torch.fx.Node, environment: dict[torch.fx.Node, Any], axes:
         return size_of(value) if isinstance(value, int | torch.SymInt) else value
     if node.target is not None and getattr(node.target, "__name__", "") == "getitem":
         source, place = node.args
+        assert isinstance(source, torch.fx.Node)
         return environment[source][place]
     handler = HANDLERS.get(node.target)
     if handler is None:
@@ -129,6 +129,7 @@ def _read_call(node: torch.fx.Node, environment: dict[torch.fx.Node, Any], axes:
         shapes = tuple(tuple(size_of(size) for size in part.shape) for part in value)
         parts = handler(node.name, shapes, *arguments, **keywords)
         return tuple(memoised(part) for part in parts)
+    assert isinstance(value, torch.Tensor)
     shape = tuple(size_of(size) for size in value.shape)
     try:
         result = handler(node.name, shape, *arguments, **keywords)

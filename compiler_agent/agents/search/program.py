@@ -404,7 +404,7 @@ def _reduces_with(variable: sympy.Symbol, stores: list[Store]) -> bool:
 
 
 def _are_apart(one: Loop, other: Loop) -> bool:
-    return one.high == other.low or other.high == one.low
+    return bool(one.high == other.low or other.high == one.low)
 
 
 def _renamed(store: Store, names: dict[sympy.Symbol, sympy.Symbol]) -> Store:

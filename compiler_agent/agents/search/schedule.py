@@ -4,27 +4,23 @@ from typing import Literal
 
 from candidates.record import Record
 
-NEVER = 0
-
 
 class Schedule(Record):
     """One point of the search space; its fields are the candidate's launch parameters."""
 
     vector_width: Literal[8, 16] = 16
     """Float lanes of a vector."""
-    unroll: Literal[1, 2, 4] = 4
+    unroll: Literal[1, 2, 4] = 2
     """Vectors per step of a sweep, and independent accumulators of a reduction."""
     reuse_from_cost: Literal[1, 4, 20] = 4
     """A value that a later pass over the row needs again is kept if it took at least so many operations."""
     parallel_from_operations: Literal[16_384, 65_536, 262_144] = 65_536
     """Stages with less work stay on one thread."""
-    streams_from_bytes: Literal[0, 2_097_152, 16_777_216] = 0
-    """Outputs at least this large bypass the cache; 0: never."""
     weights: Literal["panels", "rows"] = "panels"
     """Panels: repacked once so that lanes are output features; rows: read as they are, lanes run over the depth."""
-    row_tile: Literal[2, 4, 6, 8] = 4
+    row_tile: Literal[2, 4, 6, 8] = 8
     """Rows of the left side per register tile."""
-    column_tile: Literal[1, 2, 4] = 4
+    column_tile: Literal[1, 2, 4] = 2
     """Panels: vectors of output features per register tile; rows: output features per register tile."""
     depth_unroll: Literal[1, 2, 4] = 2
     prefetch_bytes: Literal[0, 1024, 4096] = 0

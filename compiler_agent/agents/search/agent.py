@@ -1,0 +1,164 @@
+"""SearchAgent: writes a task's kernels from its graph and searches their schedules with Optuna; needs no key."""
+
+import optuna
+
+from candidates.agent import Attempt, Budget, Proposals, Stop
+from candidates.candidate import Candidate, Proposal
+from candidates.measurement import Measurement
+from candidates.task import KernelTask
+from candidates.verdict import Accepted
+from compiler_agent.agents.search.emit_cpp import emit_candidate
+from compiler_agent.agents.search.emit_naive import emit_naive
+from compiler_agent.agents.search.program import NoProgram, Program, write_program
+from compiler_agent.agents.search.schedule import Schedule
+from compiler_agent.agents.search.space import choices, first_schedules, is_legal, legal_schedules
+
+GENERATION_SIZE = 4
+PATIENCE_GENERATIONS = 3
+LEAST_IMPROVEMENT = 1.01
+FLOOR_SHARE_TO_STOP = 0.95
+MAX_DRAWS_PER_PROPOSAL = 25
+
+
+class SearchAgent:
+    """Stateless up to a memo of programs: what was tried is read from `attempts`."""
+
+    name = "search"
+
+    def __init__(self, *, seed: int = 0, generation_size: int = GENERATION_SIZE) -> None:
+        self._seed = seed
+        self._generation_size = generation_size
+        self._programs: dict[str, Program | NoProgram] = {}
+
+    def propose(self, task: KernelTask, attempts: tuple[Attempt, ...], budget: Budget) -> Proposals | Stop:
+        """The next generation; the first is made of defaults."""
+        program = self._program(task)
+        if isinstance(program, NoProgram):
+            return Stop(reason="no_program", message=f"{task.op}: {program.reason}")
+        if budget.attempts == 0 or budget.seconds <= 0:
+            return Stop(reason="budget", message=f"{budget.attempts} attempts and {budget.seconds:.0f} s left")
+        own = [attempt for attempt in attempts if attempt.proposal.agent == self.name]
+        stop = _reason_to_stop(task, own, self._generation_size)
+        if stop is not None:
+            return stop
+        tried = {attempt.proposal.candidate.id for attempt in attempts}
+        count = min(self._generation_size, budget.attempts)
+        schedules = first_schedules(program) if not own else self._draw(program, own)
+        best = _best(own)
+        proposals = []
+        for schedule in schedules:
+            candidate = emit_candidate(program, schedule)
+            if candidate.id in tried:
+                continue
+            tried.add(candidate.id)
+            parents = () if best is None else (best.proposal.candidate.id,)
+            proposals.append(Proposal(candidate=candidate, agent=self.name, parents=parents, note=_note(schedule)))
+            if len(proposals) == count:
+                break
+        if not proposals:
+            return Stop(reason="space_exhausted", message=f"all {len(tried)} schedules of {task.op} were tried")
+        return Proposals(proposals=tuple(proposals))
+
+    def _program(self, task: KernelTask) -> Program | NoProgram:
+        if task.id not in self._programs:
+            self._programs[task.id] = write_program(task)
+        return self._programs[task.id]
+
+    def _draw(self, program: Program, own: list[Attempt]) -> list[Schedule]:
+        """What the sampler asks for, then every other legal schedule, so that a small space is searched whole."""
+        study = _study(program, own, self._seed + len(own))
+        distributions = _distributions(program)
+        drawn: list[Schedule] = []
+        for _ in range(self._generation_size * MAX_DRAWS_PER_PROPOSAL):
+            trial = study.ask(distributions)
+            schedule = Schedule(**trial.params)
+            if is_legal(schedule) and schedule not in drawn:
+                drawn.append(schedule)
+            else:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+        return drawn + [schedule for schedule in legal_schedules(program) if schedule not in drawn]
+
+
+def naive_kernel(task: KernelTask) -> Candidate | NoProgram:
+    """The plainest correct kernel for the task, for a person to start from."""
+    program = write_program(task)
+    return program if isinstance(program, NoProgram) else emit_naive(program)
+
+
+def _distributions(program: Program) -> dict[str, optuna.distributions.BaseDistribution]:
+    return {
+        field: optuna.distributions.CategoricalDistribution(values)
+        for field, values in choices(program).items()
+        if len(values) > 1
+    }
+
+
+def _study(program: Program, own: list[Attempt], seed: int) -> optuna.Study:
+    """A study in memory that has seen all past attempts; rejected ones as failed trials."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=4)
+    study = optuna.create_study(direction="maximize", sampler=sampler)
+    distributions = _distributions(program)
+    for attempt in own:
+        parameters = {
+            field: value
+            for field, value in attempt.proposal.candidate.launch_parameters.items()
+            if field in distributions
+        }
+        if set(parameters) != set(distributions):
+            continue  # written by an earlier version of this agent, whose space was another
+        speedup = _speedup(attempt)
+        state = optuna.trial.TrialState.FAIL if speedup is None else optuna.trial.TrialState.COMPLETE
+        study.add_trial(
+            optuna.trial.create_trial(params=parameters, distributions=distributions, value=speedup, state=state)
+        )
+    return study
+
+
+def _reason_to_stop(task: KernelTask, own: list[Attempt], generation_size: int) -> Stop | None:
+    best = _best(own)
+    if best is not None and best.measurement is not None:
+        share = share_of_floor(task, best.measurement)
+        if share >= FLOOR_SHARE_TO_STOP:
+            return Stop(reason="floor_reached", message=f"{task.op} runs at {share:.0%} of its floor")
+    patience = PATIENCE_GENERATIONS * generation_size
+    if len(own) >= patience + generation_size:
+        before, after = _best_speedup(own[:-patience]), _best_speedup(own)
+        if after <= before * LEAST_IMPROVEMENT:
+            return Stop(
+                reason="no_progress",
+                message=f"best of {task.op} went from {before:.3f}x to {after:.3f}x over the last {patience} attempts",
+            )
+    return None
+
+
+def share_of_floor(task: KernelTask, measurement: Measurement) -> float:
+    """Floor time over kernel time, both summed over public workloads with their calls per hour."""
+    calls = {workload.name: workload.calls_per_hour for workload in task.public_workloads}
+    kernel_us = floor_us = 0.0
+    for workload in measurement.workloads:
+        weighted_us = calls.get(workload.workload, 0.0) * workload.kernel_only_us
+        kernel_us += weighted_us
+        floor_us += weighted_us * workload.share_of_floor
+    return floor_us / kernel_us if kernel_us else 0.0
+
+
+def _speedup(attempt: Attempt) -> float | None:
+    if not isinstance(attempt.verdict, Accepted) or attempt.measurement is None:
+        return None
+    return attempt.measurement.traffic_weighted_speedup
+
+
+def _best_speedup(attempts: list[Attempt]) -> float:
+    return max((speedup for speedup in map(_speedup, attempts) if speedup is not None), default=0.0)
+
+
+def _best(attempts: list[Attempt]) -> Attempt | None:
+    measured = [attempt for attempt in attempts if _speedup(attempt) is not None]
+    return max(measured, key=lambda attempt: _speedup(attempt) or 0.0, default=None)
+
+
+def _note(schedule: Schedule) -> str:
+    default = Schedule().model_dump()
+    changes = [f"{field}={value}" for field, value in schedule.model_dump().items() if value != default[field]]
+    return "default schedule" if not changes else f"schedule with {', '.join(changes)}"
