@@ -46,7 +46,6 @@ def fingerprint_device(compiler: str = "g++") -> DeviceFingerprint:
 def measure_ceilings(fingerprint: DeviceFingerprint, threads: int, cache_dir: Path) -> DeviceCeilings:
     """Best rates with `threads` threads; a few seconds, kept in `cache_dir` per device and thread count.
 
-    Rates only ever grow: measuring again on a quieter machine keeps the larger of old and new.
     Raises CeilingsUnmeasurable without a C++ compiler.
     """
     kept = cache_dir / f"ceilings-{fingerprint.id}-{threads}.json"
@@ -58,22 +57,6 @@ def measure_ceilings(fingerprint: DeviceFingerprint, threads: int, cache_dir: Pa
     partial.write_text(ceilings.model_dump_json())
     partial.replace(kept)
     return ceilings
-
-
-def raise_ceilings(known: DeviceCeilings, seen: DeviceCeilings) -> DeviceCeilings:
-    """The better of two measurements of one device in every rate, and the lower dispatch cost."""
-
-    def better(old: tuple[BandwidthCeiling, ...], new: tuple[BandwidthCeiling, ...]) -> tuple[BandwidthCeiling, ...]:
-        return tuple(max(pair, key=lambda level: level.bytes_per_s) for pair in zip(old, new, strict=True))
-
-    return DeviceCeilings(
-        device_id=known.device_id,
-        threads=known.threads,
-        read=better(known.read, seen.read),
-        copy_bandwidth=better(known.copy_bandwidth, seen.copy_bandwidth),
-        flops_per_s={name: max(rate, seen.flops_per_s[name]) for name, rate in known.flops_per_s.items()},
-        dispatch_us=min(known.dispatch_us, seen.dispatch_us),
-    )
 
 
 def cache_sizes_bytes() -> tuple[int, ...]:

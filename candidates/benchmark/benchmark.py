@@ -14,7 +14,13 @@ import numpy as np
 
 from candidates.benchmark.audit import Caught
 from candidates.benchmark.baseline import BaselinePool
-from candidates.benchmark.best_baseline import BestBaseline, BestBaselines, fix_best_baselines, time_baseline
+from candidates.benchmark.best_baseline import (
+    PYTORCH_BASELINES,
+    BestBaseline,
+    BestBaselines,
+    fix_best_baselines,
+    time_baseline,
+)
 from candidates.benchmark.bout import Bout, is_settled
 from candidates.benchmark.contest import Contest
 from candidates.benchmark.exclusive import exclusive_slot, measuring_core, pinned
@@ -71,22 +77,27 @@ class Benchmark:
         *,
         cache_folder: Path,
         lock_file: Path,
+        baselines: Sequence[Baseline] = PYTORCH_BASELINES,
     ) -> None:
-        """`cache_folder` keeps the compiled runner and the baselines fixed for each task."""
+        """`cache_folder` keeps the compiled runner and the baselines fixed for each task.
+
+        `baselines` may leave out torch.compile, which takes seconds for every shape.
+        """
         self._sandbox = sandbox
         self._ceilings = ceilings
         self._pool = pool
         self._cache_folder = cache_folder
         self._lock_file = lock_file
+        self._baselines = tuple(baselines)
 
     def fix_best_baselines(self, task: KernelTask, threads: int | None = None) -> Mapping[str, BestBaseline]:
         """By name of the public workload; measured once for each task and thread count, then kept."""
         threads = threads or task.threads
-        kept = self._cache_folder / "baselines" / f"{task.id}-{threads}.json"
+        kept = self._cache_folder / "baselines" / f"{task.id}-{threads}-{'-'.join(self._baselines)}.json"
         if kept.exists():
             return BestBaselines.model_validate_json(kept.read_text()).by_workload
         with self._contest(task, threads) as (contest, rng):
-            best = fix_best_baselines(contest, task, rng)
+            best = fix_best_baselines(contest, task, self._baselines, rng)
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_text(best.model_dump_json())
         return best.by_workload

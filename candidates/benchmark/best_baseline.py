@@ -1,6 +1,7 @@
 """Fixing the best baseline of each workload, once and before any race, so that no candidate picks its opponent."""
 
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,7 +13,7 @@ from candidates.measurement import Baseline
 from candidates.record import Record
 from candidates.task import KernelTask, Workload
 
-MEASURED = (Baseline.EAGER, Baseline.EAGER_OUT, Baseline.COMPILE)
+PYTORCH_BASELINES = (Baseline.EAGER, Baseline.EAGER_OUT, Baseline.COMPILE)
 _ROUNDS, _FEWEST_ROUNDS, _ROUNDS_S = 11, 3, 0.4
 
 
@@ -32,8 +33,12 @@ class BestBaselines(Record):
     by_workload: dict[str, BestBaseline]
 
 
-def fix_best_baselines(contest: Contest, task: KernelTask, rng: np.random.Generator) -> BestBaselines:
-    return BestBaselines(by_workload={w.name: _fix_best_baseline(contest, w, rng) for w in task.public_workloads})
+def fix_best_baselines(
+    contest: Contest, task: KernelTask, baselines: Sequence[Baseline], rng: np.random.Generator
+) -> BestBaselines:
+    return BestBaselines(
+        by_workload={w.name: _fix_best_baseline(contest, w, baselines, rng) for w in task.public_workloads}
+    )
 
 
 def time_baseline(contest: Contest, workload: Workload, baseline: Baseline, rng: np.random.Generator) -> float:
@@ -41,9 +46,11 @@ def time_baseline(contest: Contest, workload: Workload, baseline: Baseline, rng:
     return _time_sides(contest, workload, {baseline: contest.baseline(baseline)}, rng)[baseline]
 
 
-def _fix_best_baseline(contest: Contest, workload: Workload, rng: np.random.Generator) -> BestBaseline:
+def _fix_best_baseline(
+    contest: Contest, workload: Workload, baselines: Sequence[Baseline], rng: np.random.Generator
+) -> BestBaseline:
     sides: dict[Baseline, Side] = {}
-    for baseline in MEASURED:
+    for baseline in baselines:
         try:
             sides[baseline] = contest.baseline(baseline)
             with contest.sampler(workload, 1) as sampler:
@@ -51,7 +58,7 @@ def _fix_best_baseline(contest: Contest, workload: Workload, rng: np.random.Gene
         except BaselineFailed:
             if baseline is not Baseline.COMPILE:
                 raise
-            del sides[baseline]
+            sides.pop(baseline, None)
     times_us = _time_sides(contest, workload, sides, rng)
     return BestBaseline(best=min(times_us, key=lambda baseline: times_us[baseline]), times_us=times_us)
 

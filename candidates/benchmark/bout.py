@@ -31,8 +31,8 @@ _ESTIMATE_CALLS, _LONGEST_ESTIMATE_US = 8, 1000.0
 _TRIAL_PAIRS = 5
 _POSSIBLE_SHARE = 0.8
 """A time below this share of the floor is not a good kernel but work that was not done."""
-_SINGLE_CALL_PAIRS = 40
-_AMORTISED_SHARE = 0.5
+_SINGLE_CALL_PAIRS = 60
+_AMORTISED_SHARE, _AMORTISED_CONFIDENCE = 0.5, 0.999
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +106,7 @@ class Bout:
             sampler.lay_out(single.baseline)
             sampler.lay_out(single.candidate)
             single.take(sampler, _SINGLE_CALL_PAIRS, deadline_s)
-        most_us = median_interval(single.differences_us()).high
+        most_us = median_interval(single.differences_us(), _AMORTISED_CONFIDENCE).high
         batched_us = median(batched.differences_us())
         if single.pairs >= _SINGLE_CALL_PAIRS // 2 and most_us < _AMORTISED_SHARE * batched_us:
             self._catch(

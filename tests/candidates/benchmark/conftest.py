@@ -1,0 +1,36 @@
+"""One benchmark over the real sandbox and real PyTorch processes, shared by all tests of this folder."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from ceilings_of_tests import generous_ceilings
+
+from candidates.benchmark.baseline import BaselinePool
+from candidates.benchmark.benchmark import Benchmark
+from candidates.measurement import Baseline
+from kernel_sandbox.bubblewrap import BubblewrapSandbox
+
+
+@pytest.fixture(scope="session")
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def pool(cache_folder: Path) -> Iterator[BaselinePool]:
+    with BaselinePool(cache_folder / "compile") as pool:
+        yield pool
+
+
+@pytest.fixture(scope="session")
+def benchmark_of_tests(pool: BaselinePool, cache_folder: Path) -> Benchmark:
+    """Without torch.compile, which takes many seconds for its first kernel."""
+    return Benchmark(
+        BubblewrapSandbox(),
+        generous_ceilings(),
+        pool,
+        cache_folder=cache_folder,
+        lock_file=cache_folder / "lock",
+        baselines=(Baseline.EAGER_OUT,),
+    )

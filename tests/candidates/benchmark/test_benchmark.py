@@ -1,0 +1,185 @@
+"""Races through the real sandbox: honest kernels, slower and faster ones, and kernels that cheat on the clock."""
+
+from pathlib import Path
+
+import pytest
+from ceilings_of_tests import generous_ceilings
+
+from candidates.benchmark.baseline import BaselinePool
+from candidates.benchmark.benchmark import Benchmark, LiveKernel
+from candidates.builder import Builder
+from candidates.candidate import Candidate, LanguageName
+from candidates.languages.cpp import CppLanguage
+from candidates.measurement import Baseline, Decision, Measurement, Stage
+from candidates.task import (
+    ElementType,
+    ErrorBound,
+    InputRole,
+    InputSpec,
+    KernelTask,
+    SiteLevel,
+    TensorSpec,
+    Workload,
+)
+from candidates.verdict import Reason, Rejected
+from kernel_sandbox.bubblewrap import BubblewrapSandbox
+
+REFERENCE = """
+def reference(x, weight):
+    return torch.relu(x * weight) + x
+"""
+
+
+def task_of(rows: tuple[int, ...]) -> KernelTask:
+    return KernelTask(
+        op="gated",
+        site="model.gated",
+        level=SiteLevel.LEAF,
+        reference=REFERENCE,
+        inputs=(
+            InputSpec(
+                name="x",
+                element_type=ElementType.FLOAT32,
+                shape=("rows", 256),
+                dim_order=(0, 1),
+                role=InputRole.ACTIVATION,
+            ),
+            InputSpec(
+                name="weight",
+                element_type=ElementType.FLOAT32,
+                shape=(256,),
+                dim_order=(0,),
+                role=InputRole.PARAMETER,
+            ),
+        ),
+        outputs=(TensorSpec(name="y", element_type=ElementType.FLOAT32, shape=("rows", 256), dim_order=(0, 1)),),
+        axes=("rows",),
+        workloads=tuple(Workload(axes={"rows": size}, calls_per_hour=100.0) for size in rows),
+        error_bound=ErrorBound(scaled_error=1e-6),
+        device_id="cpu-of-tests",
+    )
+
+
+KERNEL = """
+#include <cstdint>
+#include <time.h>
+static long calls = 0;
+static int64_t now_ns() { timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1000000000LL + t.tv_nsec; }
+static int64_t last_ns = 0;
+static void compute(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t r = 0; r < rows; r++)
+        for (int i = 0; i < 256; i++) {
+            float v = x[r * 256 + i], p = v * weight[i];
+            y[r * 256 + i] = (p > 0 ? p : 0) + v;
+        }
+}
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    BODY
+}
+"""
+HONEST = "compute(x, weight, y, rows);"
+SLOWER = "for (int n = 0; n < 3; n++) { " + HONEST + ' asm volatile("" : : : "memory"); }'
+FAR_SLOWER = SLOWER.replace("n < 3", "n < 900")
+SKIPS_WHEN_TIMED = "if (calls++ < 40) compute(x, weight, y, rows);"
+ZEROS_WHEN_TIMED = "if (calls++ < 40) compute(x, weight, y, rows); else for (int i = 0; i < rows * 256; i++) y[i] = 0;"
+SLOW_AFTER_A_PAUSE = """
+    int64_t began = now_ns();
+    while (began - last_ns > 3000 && now_ns() - began < 60000) {}
+    compute(x, weight, y, rows);
+    last_ns = now_ns();
+"""
+SLEEPS = "timespec t{0, 20000}; nanosleep(&t, nullptr); compute(x, weight, y, rows);"
+CRASHES = "if (calls++ > 40) __builtin_trap(); compute(x, weight, y, rows);"
+
+BUILDER = Builder(BubblewrapSandbox(), {LanguageName.CPP: CppLanguage()}, slots=2)
+ONE_ROW = task_of((1,))
+MANY_ROWS = task_of((64,))
+
+
+def kernel(body: str, task: KernelTask = ONE_ROW) -> LiveKernel:
+    candidate = Candidate(language=LanguageName.CPP, source=KERNEL.replace("BODY", body))
+    artifact = BUILDER.build(task, candidate)
+    assert isinstance(artifact, bytes), artifact
+    return LiveKernel(candidate=candidate, artifact=artifact)
+
+
+def race(
+    benchmark: Benchmark, task: KernelTask, body: str, *, live: LiveKernel | None = None
+) -> Measurement | Rejected:
+    racer = kernel(body, task)
+    return benchmark.race(task, racer.candidate, racer.artifact, live=live, most_pairs=200, most_s=6.0)
+
+
+def test_screening_measures_every_public_workload(benchmark_of_tests: Benchmark) -> None:
+    task = task_of((1, 16))
+    racer = kernel(HONEST, task)
+    measured = benchmark_of_tests.screen(task, racer.candidate, racer.artifact)
+    assert isinstance(measured, Measurement)
+    assert measured.stage is Stage.SCREEN
+    assert {workload.workload for workload in measured.workloads} == {"rows=1", "rows=16"}
+    assert all(workload.candidate_us == pytest.approx(workload.kernel_only_us + 1.0) for workload in measured.workloads)
+
+
+def test_screening_stops_a_kernel_that_is_far_behind(benchmark_of_tests: Benchmark) -> None:
+    racer = kernel(FAR_SLOWER)
+    measured = benchmark_of_tests.screen(ONE_ROW, racer.candidate, racer.artifact)
+    assert isinstance(measured, Measurement)
+    assert measured.decision is Decision.LOSE
+
+
+def test_faster_kernel_wins_its_race_and_is_confirmed(benchmark_of_tests: Benchmark) -> None:
+    racer = kernel(HONEST)
+    raced = benchmark_of_tests.race(ONE_ROW, racer.candidate, racer.artifact)
+    assert isinstance(raced, Measurement)
+    assert raced.decision is Decision.WIN
+    confirmed = benchmark_of_tests.confirm(ONE_ROW, racer.candidate, racer.artifact, pairs=20, most_s=14.0)
+    assert isinstance(confirmed, Measurement)
+    assert confirmed.decision is Decision.WIN
+    assert confirmed.interval.low > 1.03
+
+
+def test_identical_kernel_never_wins_against_the_live_one(benchmark_of_tests: Benchmark) -> None:
+    live = kernel(HONEST)
+    for _ in range(3):
+        measured = race(benchmark_of_tests, ONE_ROW, HONEST, live=live)
+        assert isinstance(measured, Measurement)
+        assert measured.workloads[0].best_baseline is Baseline.CURRENT
+        assert measured.decision is not Decision.WIN
+
+
+def test_slower_kernel_loses_and_faster_one_wins_against_the_live_one(benchmark_of_tests: Benchmark) -> None:
+    slower = race(benchmark_of_tests, MANY_ROWS, SLOWER, live=kernel(HONEST, MANY_ROWS))
+    faster = race(benchmark_of_tests, MANY_ROWS, HONEST, live=kernel(SLOWER, MANY_ROWS))
+    assert isinstance(slower, Measurement)
+    assert isinstance(faster, Measurement)
+    assert (slower.decision, faster.decision) == (Decision.LOSE, Decision.WIN)
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (SKIPS_WHEN_TIMED, Reason.OUTPUT_NOT_WRITTEN),
+        (ZEROS_WHEN_TIMED, Reason.WRONG_VALUES),
+        (SLOW_AFTER_A_PAUSE, Reason.AMORTISED),
+        (SLEEPS, Reason.PROVOKED_PREEMPTION),
+        (CRASHES, Reason.CRASHED),
+    ],
+)
+def test_rejects_kernel_that_cheats_on_the_clock(benchmark_of_tests: Benchmark, body: str, reason: Reason) -> None:
+    measured = race(benchmark_of_tests, ONE_ROW, body)
+    assert isinstance(measured, Rejected), measured
+    assert measured.reason is reason
+
+
+def test_rejects_kernel_faster_than_the_device_allows(pool: BaselinePool, cache_folder: Path) -> None:
+    slow_device = Benchmark(
+        BubblewrapSandbox(),
+        generous_ceilings(speed=1e-5),
+        pool,
+        cache_folder=cache_folder,
+        lock_file=cache_folder / "lock",
+        baselines=(Baseline.EAGER_OUT,),
+    )
+    measured = race(slow_device, ONE_ROW, HONEST)
+    assert isinstance(measured, Rejected)
+    assert measured.reason is Reason.FASTER_THAN_POSSIBLE
