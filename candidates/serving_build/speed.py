@@ -80,12 +80,14 @@ def time_pairs(
 ) -> tuple[Pairs, ...]:
     """Times every stratum for its share of `seconds`, at least MIN_PAIRS pairs each.
 
-    A pass that would not fit is shortened by halves; `Stratum.scale` says by how much.
+    Strata that weigh more get more time. A pass that would not fit is shortened by halves; `Stratum.scale` says by
+    how much.
     """
     deadline_s = time.monotonic() + seconds
+    weights = _time_weights(strata)
     measured = []
     for number, stratum in enumerate(strata):
-        share_s = _remaining_s(deadline_s) / (len(strata) - number)
+        share_s = _remaining_s(deadline_s) * weights[number] / sum(weights[number:])
         fitting = _fit(eager, stratum, vocabulary, share_s, rng)
         measured.append(_time_stratum(eager, build, fitting, vocabulary, share_s, rng))
     return tuple(measured)
@@ -149,6 +151,13 @@ def _resampled_ratios(pairs: Pairs, rng: np.random.Generator) -> npt.NDArray[np.
     drawn = logs[rng.integers(0, len(logs), (RESAMPLES, len(logs)))]
     ratios: npt.NDArray[np.float64] = np.exp(np.median(drawn, axis=-1))
     return ratios
+
+
+def _time_weights(strata: Sequence[Stratum]) -> list[float]:
+    """By share of the traffic's time, none below a third of an equal share."""
+    costs = [stratum.passes * _relative_cost(stratum.call) for stratum in strata]
+    least = 1 / (3 * len(strata))
+    return [max(cost / (sum(costs) or 1.0), least) for cost in costs]
 
 
 def _fit(eager: ServedProcess, stratum: Stratum, vocabulary: int, share_s: float, rng: np.random.Generator) -> Stratum:

@@ -52,6 +52,7 @@ def test_a_right_build_keeps_quality_and_shows_its_hits(files: ModelFiles, build
     assert result.speedup_interval.low <= result.speedup <= result.speedup_interval.high
 
 
+@pytest.mark.slow
 def test_a_wrong_kernel_is_seen_in_the_models_output(
     files: ModelFiles, tmp_path: Path, device: DeviceFingerprint, ship, rmsnorm: ShippedKernel
 ) -> None:

@@ -1,6 +1,7 @@
 """The runtime of a build: it serves what it was measured for, and leaves everything else as it was."""
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,9 @@ from transformers.models.llama import modeling_llama
 
 from candidates.device import DeviceFingerprint
 from candidates.serving_build.build import Build, ShippedKernel, write_build
+from candidates.serving_build.manifest import site_of
 from candidates.serving_build.runtime import BuildRefused, install
+from traces.sites import OpSite, SiteKind
 
 VOCABULARY = 128
 
@@ -249,3 +252,53 @@ def test_serves_under_torch_compile(model: LlamaForCausalLM, build: Build, linea
     assert counters[linear.candidate.id]["miss_reasons"] == {"shape not won": 2}
     installation.uninstall()
     assert_same(run(compiled, 3), expected[3])
+
+
+TWO_REGIONS = """
+def make_forward(regions):
+    def forward(self, x):
+        activated = regions["region0"](self.gate_proj(x))
+        return self.down_proj(regions["region1"](activated, self.up_proj(x)))
+    return forward
+"""
+PRODUCT = """
+#include <cstdint>
+extern "C" void kernel(const float* a, const float* b, float* y, int64_t batch, int64_t tokens) {
+  for (int64_t i = 0; i < batch * tokens * 96; ++i) y[i] = a[i] * b[i];
+}
+"""
+
+
+def two_region_sites() -> list[OpSite]:
+    sources = {
+        "region0": "def region(gate):\n    return torch.nn.functional.silu(gate)\n",
+        "region1": "def region(activated, up):\n    return activated * up\n",
+    }
+    paths = ("model.layers.0.mlp", "model.layers.1.mlp")
+    return [
+        OpSite(
+            op=f"LlamaMLP.{name}",
+            kind=SiteKind.REGION,
+            level="leaf",
+            pattern="model.layers.*.mlp",
+            module_paths=paths,
+            region=name,
+            block_source=TWO_REGIONS,
+            region_source=source,
+        )
+        for name, source in sources.items()
+    ]
+
+
+def test_a_region_without_a_kernel_keeps_the_blocks_own_operations(
+    model: LlamaForCausalLM, tmp_path: Path, device: DeviceFingerprint, ship: Callable[..., ShippedKernel], swiglu
+) -> None:
+    sites = two_region_sites()
+    product = ship(swiglu.task, PRODUCT, site_of(sites[1], sites))
+    build = write_build(tmp_path, "tiny", device, [product])
+    expected = run(model, 4)
+    installation = install(model, build.path)
+    assert_same(run(model, 4), expected)
+    assert installation.counters()[product.candidate.id]["hits"] == 2
+    installation.uninstall()
+    assert not any("forward" in vars(module) for module in model.modules())
