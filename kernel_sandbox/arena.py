@@ -76,6 +76,16 @@ class Arena:
         self._used[segment] = end
         return Place(segment, start)
 
+    def place_at_end(self, segment: Segment, size_bytes: int) -> Place:
+        """The last slot on a cache line: beyond it runners map nothing, and reading on crashes.
+
+        It is not counted as used. Raises ArenaFull.
+        """
+        start = (self._sizes[segment] - size_bytes) // CACHE_LINE_BYTES * CACHE_LINE_BYTES
+        if start < self._used[segment]:
+            raise ArenaFull(f"{size_bytes} bytes do not fit at the end: {self._used[segment]} bytes are used")
+        return Place(segment, start)
+
     def used_bytes(self, segment: Segment) -> int:
         return self._used[segment]
 

@@ -27,6 +27,8 @@ def fault_of_ending(ended: RunnerEnded, phase: Reason) -> Fault:
 def _describe(ended: RunnerEnded) -> str:
     finished = ended.finished
     match finished.ending:
+        case Ending.SIGNALED if finished.exit_code in (signal.SIGSEGV, signal.SIGBUS):
+            return "the kernel touched memory beyond its tensors, wrote to an input, or aborted"
         case Ending.SIGNALED if finished.exit_code != signal.SIGKILL:
             return f"the kernel was ended by {signal.Signals(finished.exit_code).name}"
         case Ending.EXITED:

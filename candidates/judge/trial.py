@@ -58,6 +58,9 @@ class Trial:
         end = self._guarded_from + len(distributions) * case_bytes(task, workload)[Segment.OUTPUTS] + MARGIN_BYTES
         self._watched = arena.memory[Segment.OUTPUTS][:end]
         self._watched[self._guarded_from :] = _CANARY
+        activations = task.inputs_of(InputRole.ACTIVATION)
+        # In one call one activation ends where the memory does.
+        self._at_end = activations[int(rng.integers(len(activations)))].name if activations else None
         calls: list[Call] = []
         self.cases = [
             self._lay_out(distribution, index % len(parameter_sets), parameter_sets, calls)
@@ -128,8 +131,12 @@ class Trial:
                 if spec.role is InputRole.PARAMETER:
                     places.append(parameters.places[spec.name])
                     continue
-                segment = Segment.OUTPUTS if spec.role is InputRole.STATE else Segment.INPUTS
-                place, view = self._allocate(segment, spec)
+                if spec.name == self._at_end and not calls:
+                    place = self._arena.place_at_end(Segment.INPUTS, spec.size_bytes(self.workload.axes))
+                    view = view_of(self._arena, place, spec, self.workload.axes)
+                else:
+                    segment = Segment.OUTPUTS if spec.role is InputRole.STATE else Segment.INPUTS
+                    place, view = self._allocate(segment, spec)
                 view.copy_(inputs[spec.name])
                 places.append(place)
                 if spec.role is InputRole.STATE:

@@ -149,9 +149,13 @@ struct Segment {
         int fd = atoi(descriptor);
         bytes = strtoull(size, nullptr, 10);
         protection = mapping_protection;
-        void* address = mmap(nullptr, bytes, protection, MAP_SHARED, fd, 0);
-        if (address == MAP_FAILED) fail(MACHINERY_FAILED, "cannot map the arena", "mmap failed");
-        start = static_cast<char*>(address);
+        // Between unmapped pages, so that a kernel that reads on beyond the last tensor crashes.
+        size_t page = sysconf(_SC_PAGESIZE);
+        void* reserved = mmap(nullptr, bytes + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (reserved == MAP_FAILED) fail(MACHINERY_FAILED, "cannot reserve room for the arena", "mmap failed");
+        start = static_cast<char*>(reserved) + page;
+        if (mmap(start, bytes, protection, MAP_SHARED | MAP_FIXED, fd, 0) == MAP_FAILED)
+            fail(MACHINERY_FAILED, "cannot map the arena", "mmap failed");
         close(fd);
     }
 

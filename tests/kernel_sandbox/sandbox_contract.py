@@ -156,6 +156,14 @@ class SandboxContract:
         process = session.start(["sh", "-c", "taskset -p -c 0-999 $$ >&2; taskset -p -c $$"], core=core)
         assert process.stdout.read(200).split()[-1] == str(core).encode()
 
+    def test_processor_time_is_told(self, session: SandboxSession) -> None:
+        process = session.start(["sh", "-c", "while :; do :; done"])
+        _wait_for(lambda: process.cpu_time_ns() > 20_000_000)
+        process.freeze()
+        used_ns = process.cpu_time_ns()
+        time.sleep(0.02)
+        assert process.cpu_time_ns() == used_ns
+
     def test_frozen_means_that_nothing_runs(self, session: SandboxSession) -> None:
         script = "(while :; do echo x >> /work/ticks; done) & while :; do echo x >> /work/ticks; done"
         process = session.start(["sh", "-c", script])

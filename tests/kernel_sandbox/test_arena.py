@@ -56,6 +56,14 @@ def test_a_full_segment_says_so_and_released_room_is_used_again() -> None:
         assert arena.allocate(Segment.INPUTS, 2000).offset_bytes > first.offset_bytes
 
 
+def test_a_slot_at_the_end_leaves_less_than_a_cache_line() -> None:
+    with Arena(PAGE_BYTES, PAGE_BYTES) as arena:
+        arena.allocate(Segment.INPUTS, 2000)
+        assert arena.place_at_end(Segment.INPUTS, 100).offset_bytes == PAGE_BYTES - 128
+        with pytest.raises(ArenaFull):
+            arena.place_at_end(Segment.INPUTS, 3000)
+
+
 @given(st.lists(st.tuples(st.integers(1, 5000), st.none() | st.integers(0, 63)), max_size=20))
 def test_slots_are_aligned_and_guarded(requests: list[tuple[int, int | None]]) -> None:
     with Arena(PAGE_BYTES, 1 << 20) as arena:

@@ -108,6 +108,10 @@ def test_rejects_writes_out_of_bounds(where: str) -> None:
     assert reject_body(f"{CALL} {where} = 0;").reason is Reason.WROTE_OUT_OF_BOUNDS
 
 
+def test_rejects_reads_beyond_an_input() -> None:
+    assert reject_body(f"{CALL} volatile float beyond = x[rows * 576];").reason is Reason.CRASHED
+
+
 def test_rejects_writing_its_inputs() -> None:
     assert reject_body(f"{CALL} const_cast<float*>(x)[0] = 0;").reason is Reason.CRASHED
 
