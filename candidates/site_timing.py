@@ -176,9 +176,9 @@ def _measure_pass(
 ) -> tuple[float, list[float | None]]:
     """Microseconds of the whole pass, and of one call at each site (None: not called).
 
-    A median over a leaf's calls leaves out the moments when something else held the core. Blocks, layers and the
-    whole pass are long and have few samples, so what was left out of the leaves is taken from them in proportion:
-    shares stay those that the clock saw.
+    A median over a site's calls leaves out the moments when something else held the core. A whole pass has few
+    samples, so what was left out of the leaves is taken from it in proportion, as far as the sites of each level,
+    which do not overlap, still fit into it.
     """
     cache = SyntheticCache(model, call)
     deadline = time.monotonic() + budget_s
@@ -208,14 +208,12 @@ def _measure_pass(
                     of_site.clear()
             elif time.monotonic() > deadline:
                 break
-    leaf_samples = [of_site for site, of_site in zip(sites, samples, strict=True) if site.level == "leaf" and of_site]
-    seen_us = sum(map(sum, leaf_samples))
-    undisturbed_us = sum(statistics.median(of_site) * len(of_site) for of_site in leaf_samples)
-    share = undisturbed_us / seen_us if seen_us else 1.0
-    calls_us: list[float | None] = []
-    for site, of_site in zip(sites, samples, strict=True):
-        if not of_site:
-            calls_us.append(None)
-        else:
-            calls_us.append(statistics.median(of_site) if site.level == "leaf" else statistics.fmean(of_site) * share)
-    return statistics.fmean(passes_us) * share, calls_us
+    medians_us = [statistics.median(of_site) if of_site else None for of_site in samples]
+    seen_us = dict.fromkeys(("leaf", "block", "layer"), 0.0)
+    undisturbed_us = dict(seen_us)
+    for site, of_site, median_us in zip(sites, samples, medians_us, strict=True):
+        seen_us[site.level] += sum(of_site)
+        undisturbed_us[site.level] += (median_us or 0.0) * len(of_site)
+    share = undisturbed_us["leaf"] / seen_us["leaf"] if seen_us["leaf"] else 1.0
+    pass_us = max(sum(passes_us) * share, *undisturbed_us.values()) / len(passes_us)
+    return pass_us, medians_us
