@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
@@ -103,13 +104,25 @@ class ServedModel:
             return AutoModelForCausalLM.from_config(self._config, dtype=torch.float32).eval()
 
     def load(self) -> Any:
-        """The module with its real weights, float32, in evaluation mode. A GGUF file is unpacked once, into `home`."""
+        """The module with its real weights, float32, in evaluation mode. A GGUF file is unpacked once, into `home`.
+
+        Raises ModelError for weights that cannot be read or do not fit the configuration.
+        """
         from transformers import AutoModelForCausalLM
 
-        with _quiet():
-            return AutoModelForCausalLM.from_pretrained(
-                self.folder(), dtype=torch.float32, local_files_only=True
-            ).eval()
+        folder = self.folder()
+        try:
+            with _quiet():
+                module, report = AutoModelForCausalLM.from_pretrained(
+                    folder, dtype=torch.float32, local_files_only=True, output_loading_info=True
+                )
+        except (SafetensorError, OSError, ValueError, RuntimeError) as error:
+            raise ModelError(f"the weights in {folder} cannot be read ({error}): fetch them again") from error
+        if report["missing_keys"]:
+            # Transformers would serve random numbers in their place.
+            missing = ", ".join(sorted(report["missing_keys"])[:3])
+            raise ModelError(f"the weights in {folder} lack {missing}: they belong to another configuration")
+        return module.eval()
 
     def folder(self) -> Path:
         """config.json and safetensors, as `from_pretrained` reads them; a GGUF file is unpacked for it once."""
@@ -170,9 +183,12 @@ class ServedModel:
         model.hf_quantizer, model.is_quantized = None, False
         with tempfile.TemporaryDirectory(dir=self._cache.parent, prefix="unpacking-") as scratch:
             folder = Path(scratch) / "model"
-            with _quiet():
-                model.save_pretrained(folder)
-            with contextlib.suppress(FileExistsError, OSError):
+            try:
+                with _quiet():
+                    model.save_pretrained(folder)
+            except SafetensorError as error:
+                raise OSError(f"the model could not be unpacked into {self._cache.parent}: {error}") from error
+            with contextlib.suppress(OSError):  # another process was faster
                 folder.rename(self._cache)
         if not self._cache.is_dir():
             raise OSError(f"the unpacked model could not be moved to {self._cache}: check that the disk has room")

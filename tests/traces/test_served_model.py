@@ -51,10 +51,7 @@ def test_loading_writes_nothing_to_standard_output(
 
 def test_digest_follows_the_weights(tiny_llama: Path, tmp_path: Path) -> None:
     before = open_model(str(tiny_llama), tmp_path).digest
-    copy = tmp_path / "copy"
-    copy.mkdir()
-    for file in tiny_llama.iterdir():
-        (copy / file.name).write_bytes(file.read_bytes())
+    copy = copy_of(tiny_llama, tmp_path / "copy")
     assert open_model(str(copy), tmp_path).digest == before
     weights = copy / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
@@ -78,6 +75,27 @@ def test_what_is_no_model_is_refused_with_what_to_do(
         (tmp_path / file).write_text(content)
     with pytest.raises(ModelError, match=message):
         open_model(str(tmp_path / name), tmp_path / "home")
+
+
+def copy_of(model: Path, folder: Path) -> Path:
+    folder.mkdir()
+    for file in model.iterdir():
+        (folder / file.name).write_bytes(file.read_bytes())
+    return folder
+
+
+def test_truncated_weights_are_the_users_fault(tiny_llama: Path, tmp_path: Path) -> None:
+    weights = copy_of(tiny_llama, tmp_path / "model") / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-100])
+    with pytest.raises(ModelError, match="cannot be read"):
+        open_model(str(weights.parent), tmp_path).load()
+
+
+def test_weights_of_another_configuration_are_the_users_fault(tiny_llama: Path, tmp_path: Path) -> None:
+    config = copy_of(tiny_llama, tmp_path / "model") / "config.json"
+    config.write_text(config.read_text().replace('"num_hidden_layers": 3', '"num_hidden_layers": 4'))
+    with pytest.raises(ModelError, match=r"lack model\.layers\.3"):
+        open_model(str(config.parent), tmp_path).load()
 
 
 def test_a_broken_configuration_is_the_users_fault(tmp_path: Path) -> None:
