@@ -7,9 +7,10 @@ from candidates.candidate import Candidate, LanguageName
 from candidates.language import KernelLanguage, SourceRefused
 from candidates.task import KernelTask
 from candidates.verdict import Evidence, Reason, Rejected
-from kernel_sandbox.sandbox import Ending, Finished, Limits, Sandbox, SandboxUnavailable
+from kernel_sandbox.sandbox import Ending, Finished, Limits, Sandbox, SandboxError, SandboxUnavailable
 
 LIMITS = Limits(wall_s=60.0, cpu_s=60, memory_bytes=4 << 30, processes=16)
+ARTIFACT_LIMIT_BYTES = 32 << 20
 _PROGRAM_NOT_FOUND = 127  # the exit status of every launcher for a program that does not exist
 _ERRORS_SHOWN_BYTES = 4000
 
@@ -45,7 +46,10 @@ class Builder:
                     raise CompilerUnavailable(f"no {command[0]} on this machine: install it (apt install {command[0]})")
                 if finished.ending is not Ending.EXITED or finished.exit_code != 0:
                     return _rejected(Reason.BUILD_FAILED, _evidence(command[0], finished))
-            return session.get(recipe.artifact)
+            try:
+                return session.get(recipe.artifact, ARTIFACT_LIMIT_BYTES)
+            except SandboxError as error:
+                return _rejected(Reason.BUILD_FAILED, Evidence(message=f"no artifact of a usable size: {error}"))
 
 
 def _evidence(compiler: str, finished: Finished) -> Evidence:

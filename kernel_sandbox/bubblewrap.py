@@ -153,6 +153,7 @@ class BubblewrapSession:
             filter_fd = _open_filter(stack)
             info, info_write = _open_pipe(stack)
             log, log_write = _open_pipe(stack)
+            go, go_write = _open_pipe(stack)
             command = [
                 *(
                     ("setpriv", f"--reuid={self._uid}", f"--regid={self._uid}", "--clear-groups")
@@ -161,7 +162,7 @@ class BubblewrapSession:
                 ),
                 *(("taskset", "-c", str(core)) if core is not None else ()),
                 *(str(self._bwrap), *_NAMESPACES, *self._mounts(), *options),
-                *("--seccomp", str(filter_fd), "--info-fd", str(info_write.fileno())),
+                *("--seccomp", str(filter_fd), "--info-fd", str(info_write.fileno()), "--block-fd", str(go.fileno())),
                 *("--", *_rlimits(self._limits), *argv),
             ]
             try:
@@ -171,25 +172,27 @@ class BubblewrapSession:
                     stdin=stdin,
                     stdout=log_write if stdout is None else stdout,
                     stderr=log_write,
-                    pass_fds=(filter_fd, info_write.fileno(), *file_descriptors),
+                    pass_fds=(filter_fd, info_write.fileno(), go.fileno(), *file_descriptors),
                     start_new_session=True,
                 )
             except FileNotFoundError as error:
                 raise SandboxUnavailable(f"no {error.filename} on this machine: install util-linux") from error
             info_write.close()
             log_write.close()
-            root_pid = _read_root_pid(info)
-            if root_pid is None:
+            try:
+                tree = ProcessTree(
+                    launcher,
+                    _read_root_pid(info),
+                    os.dup(log.fileno()),
+                    log_bytes=self._limits.log_bytes,
+                    wall_s=self._limits.wall_s,
+                    cpu_s=self._limits.cpu_s,
+                )
+            except (ProcessLookupError, FileNotFoundError) as error:
+                # Before `go`, bwrap alone ran.
                 launcher.wait()
-                raise SandboxUnavailable(advice_on(log.read().decode(errors="replace").strip()))
-            tree = ProcessTree(
-                launcher,
-                root_pid,
-                os.dup(log.fileno()),
-                log_bytes=self._limits.log_bytes,
-                wall_s=self._limits.wall_s,
-                cpu_s=self._limits.cpu_s,
-            )
+                raise SandboxUnavailable(advice_on(log.read().decode(errors="replace").strip())) from error
+            go_write.write(b"!")
         self._trees.append(tree)
         return tree
 
@@ -247,10 +250,11 @@ def _rlimits(limits: Limits) -> tuple[str, ...]:
     )
 
 
-def _read_root_pid(info: FileIO) -> int | None:
-    """None when bwrap gave up before it made the sandbox."""
+def _read_root_pid(info: FileIO) -> int:
     text = info.read()
-    return int(json.loads(text)["child-pid"]) if text else None
+    if not text:
+        raise ProcessLookupError("bwrap ended before it made a process")
+    return int(json.loads(text)["child-pid"])
 
 
 def _open_filter(stack: contextlib.ExitStack) -> int:

@@ -48,6 +48,12 @@ def test_a_build_that_eats_memory_is_the_candidates_fault() -> None:
     assert built.reason is Reason.BUILD_FAILED
 
 
+def test_an_artifact_too_large_to_ship_is_the_candidates_fault() -> None:
+    built = build("char big[40 << 20] = {1};")
+    assert isinstance(built, Rejected)
+    assert built.reason is Reason.BUILD_FAILED
+
+
 def test_host_files_cannot_be_included() -> None:
     built = build('#include "/etc/passwd"\n')
     assert isinstance(built, Rejected)
