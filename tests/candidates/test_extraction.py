@@ -268,3 +268,37 @@ def test_calls_with_settings_lower_the_covered_share() -> None:
     task = extract(model, dataclasses.replace(captured, calls=(*captured.calls, odd)))
     assert isinstance(task, KernelTask)
     assert task.covered_share == pytest.approx(0.5)
+
+
+OTHER_ARCHITECTURES = {
+    "gpt2": {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256},
+    "qwen3": {"head_dim": 16},
+    "gemma2": {"head_dim": 8, "sliding_window": 16},
+    "phi3": {},
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", OTHER_ARCHITECTURES)
+def test_other_architectures_stop_at_arguments_that_are_no_tensors_only(architecture: str, tmp_path: Path) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    sizes = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": 256,
+    }
+    common = {"vocab_size": 101, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+    own = OTHER_ARCHITECTURES[architecture]
+    config = AutoConfig.for_model(architecture, **common, **(own if architecture == "gpt2" else sizes | own))
+    AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path / architecture)
+    served = open_model(str(tmp_path / architecture), tmp_path / "home")
+    fake, real = served.fake_module(), served.load()
+    captured = capture_calls(fake, find_model_sites(fake), STEPS, span_s=3600.0)
+    results = {each.site.op: extract(real, each, keep=4) for each in captured}
+    assert any(op.endswith(".region0") for op in results)
+    for op, result in results.items():
+        assert isinstance(result, KernelTask) or "a kernel takes tensors alone" in result.reason, (op, result)
