@@ -1,8 +1,8 @@
 """Runs a served model inside a sandbox, one forward pass at a time, as the judge outside asks.
 
 Commands come as JSON lines on standard input, one reply goes out for each. Token ids come in and logits go out through
-a shared-memory file: int64 `[ids]`, then float32 `[batch, vocab]` of the last position. It keeps no clock and computes
-no figure: whatever it says beside the logits is evidence of engagement at most.
+shared memory: int64 `[batch, tokens]`, and float32 `[batch, vocab]` of the last position. It keeps no clock and
+computes no figure: whatever it says beside the logits is evidence of engagement at most.
 
 Run by path with the interpreter of an environment that has torch and transformers; imports nothing of this project.
 """
@@ -20,6 +20,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, DynamicCache
 
@@ -42,9 +43,9 @@ class ModelServer:
         if options.compile:
             self.model.forward = torch.compile(self.model.forward, dynamic=True)
         self._tokenizer_source = Path(options.tokenizer)
-        memory = mmap.mmap(options.arena, os.fstat(options.arena).st_size)
-        self._ids = torch.frombuffer(memory, dtype=torch.int64, count=options.ids)
-        self._logits = torch.frombuffer(memory, dtype=torch.float32, offset=options.ids * 8)
+        ids, logits = options.arena
+        self._ids = np.frombuffer(mmap.mmap(ids, 0, access=mmap.ACCESS_READ), dtype=np.int64)
+        self._logits = torch.frombuffer(mmap.mmap(logits, 0), dtype=torch.float32)
         self._cache: Any = self._empty_cache()
 
     def cache(self, batch: int, context: int, seed: int) -> dict[str, Any]:
@@ -78,7 +79,7 @@ class ModelServer:
             # Layers replace their tensors when they grow, so a shallow copy is enough.
             cache = copy.copy(self._cache)
             cache.layers = [copy.copy(layer) for layer in self._cache.layers]
-        ids = self._ids[: batch * tokens].reshape(batch, tokens).clone()
+        ids = torch.from_numpy(self._ids[: batch * tokens].reshape(batch, tokens).copy())
         positions = torch.arange(context, context + tokens).expand(batch, tokens).contiguous()
         with torch.no_grad():
             output = self.model(
@@ -138,8 +139,7 @@ def main() -> None:
     parser.add_argument("--tokenizer", required=True)
     parser.add_argument("--build")
     parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--arena", type=int, required=True, help="descriptor of the shared-memory file")
-    parser.add_argument("--ids", type=int, required=True, help="token ids that the shared memory has room for")
+    parser.add_argument("--arena", type=int, nargs=2, required=True, help="descriptors of the ids and of the logits")
     parser.add_argument("--compile", action="store_true")
     # Libraries print to standard output; replies must be alone on the pipe.
     with os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8") as replies:

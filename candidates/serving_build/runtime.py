@@ -283,7 +283,7 @@ class _Site:
 
         def forward(*arguments: Any, **keywords: Any) -> Any:
             tensors = arguments
-            if keywords and len(arguments) + len(keywords) == len(names) and keywords.keys() <= set(names):
+            if keywords and keywords.keys() == set(names[len(arguments) :]):
                 tensors = arguments + tuple([keywords[name] for name in names[len(arguments) :]])
                 keywords = {}
             if is_compiling():

@@ -2,11 +2,11 @@
 
 import json
 import math
-import mmap
 import os
 import select
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from candidates.serving_build import model_process
+from kernel_sandbox.arena import Arena, Segment
 from kernel_sandbox.sandbox import Finished, Limits, Sandbox
 
 Logits = npt.NDArray[np.float32]
@@ -68,12 +69,6 @@ class ServedProcess:
         self.name = spec.name
         self._is_patched = spec.build is not None
         self._vocabulary = model.vocabulary
-        self._arena = os.memfd_create(f"logits-{spec.name}")
-        size = spec.max_ids * 8 + spec.max_batch * self._vocabulary * 4
-        os.ftruncate(self._arena, size)
-        memory = mmap.mmap(self._arena, size)
-        self._ids: Ids = np.frombuffer(memory, dtype=np.int64, count=spec.max_ids)
-        self._logits: Logits = np.frombuffer(memory, dtype=np.float32, offset=spec.max_ids * 8)
         read_only = {folder: str(folder) for folder in _folders(model, spec)}
         limits = Limits(
             wall_s=wall_s,
@@ -83,9 +78,13 @@ class ServedProcess:
             scratch_bytes=2 << 30,
         )
         self._session = sandbox.open(limits, read_only)
+        self._arena = Arena(spec.max_ids * 8, spec.max_batch * self._vocabulary * 4)
+        self._ids: Ids = self._arena.memory[Segment.INPUTS].view(np.int64)
+        self._logits: Logits = self._arena.memory[Segment.OUTPUTS].view(np.float32)
+        descriptors = [self._arena.descriptors[segment] for segment in (Segment.INPUTS, Segment.OUTPUTS)]
         self._session.put(_PROGRAM, Path(model_process.__file__).read_bytes())
         self._process = self._session.start(
-            _command(model, spec, self._arena), environment=_environment(), file_descriptors=(self._arena,)
+            _command(model, spec, descriptors), environment=_environment(), file_descriptors=descriptors
         )
         self._is_ready = False
 
@@ -167,7 +166,7 @@ class ServedProcess:
     def close(self) -> None:
         self._process.kill()
         self._session.close()
-        os.close(self._arena)
+        self._arena.close()
 
     def __enter__(self) -> Self:
         return self
@@ -206,11 +205,11 @@ def _folders(model: ModelFiles, spec: ProcessSpec) -> list[Path]:
     return [folder.absolute() for folder in dict.fromkeys(folders)]
 
 
-def _command(model: ModelFiles, spec: ProcessSpec, arena: int) -> list[str]:
+def _command(model: ModelFiles, spec: ProcessSpec, descriptors: Sequence[int]) -> list[str]:
     return [
         *(sys.executable, "-I", _PROGRAM),
         *("--model", str(model.folder.absolute()), "--tokenizer", str(model.tokenizer.absolute())),
-        *("--threads", str(spec.threads), "--arena", str(arena), "--ids", str(spec.max_ids)),
+        *("--threads", str(spec.threads), "--arena", *map(str, descriptors)),
         *(("--build", str(spec.build.absolute())) if spec.build is not None else ()),
         *(("--compile",) if spec.is_compiled else ()),
     ]

@@ -122,6 +122,14 @@ def test_keyword_arguments_are_served(
     installation.uninstall()
 
 
+def test_an_argument_given_twice_is_the_originals_error(model: LlamaForCausalLM, build: Build) -> None:
+    q, angles = torch.randn(1, 4, 3, 16), torch.randn(1, 3, 16)
+    installation = install(model, build.path)
+    with pytest.raises(TypeError):
+        modeling_llama.apply_rotary_pos_emb(q, q, angles, q=q)
+    installation.uninstall()
+
+
 def test_function_called_with_another_argument_goes_to_the_original(
     model: LlamaForCausalLM, build: Build, rope: ShippedKernel
 ) -> None:
