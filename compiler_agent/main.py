@@ -1,6 +1,7 @@
 """The `compiler-agent` command: one sub-command a module in `commands/`."""
 
 import os
+import signal
 import sys
 import traceback
 
@@ -29,8 +30,13 @@ app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
 
 
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 def main() -> None:
     """Exit codes: 0 done, 1 not achieved, 2 the user's input or machine is at fault, 3 our own failure."""
+    signal.signal(signal.SIGTERM, _interrupt)  # a service manager's TERM ends a command as a person's Ctrl-C does
     try:
         code = app(standalone_mode=False) or ExitCode.DONE
     except click.ClickException as error:

@@ -150,21 +150,24 @@ class DeviceSearchActivities:
             reasons = sorted({a.verdict.reason for a in attempts if isinstance(a.verdict, Rejected)})
             return ended("rejected", None, f"all {len(attempts)} candidates rejected: {', '.join(reasons)}")
         screened.sort(key=lambda attempt: -_speedup(attempt))
-        raced = [
-            (attempt, measurement)
-            for attempt in screened[:FINALISTS]
-            if (measurement := self._measure(settle.run_id, task, attempt, MeasurementStage.RACE)) is not None
-        ]
+        raced: list[tuple[Attempt, Measurement]] = []
+        caught: list[str] = []
+        for attempt in screened[:FINALISTS]:
+            match self._measure(settle.run_id, task, attempt, MeasurementStage.RACE):
+                case Measurement() as measured:
+                    raced.append((attempt, measured))
+                case Rejected() as rejected:
+                    caught.append(_in_words(rejected))
         if not raced:
-            return ended("rejected", screened[0].proposal.candidate.id, "every finalist was rejected in its race")
+            return ended("rejected", screened[0].proposal.candidate.id, f"in its race: {caught[0]}")
         best, measurement = max(raced, key=lambda pair: pair[1].traffic_weighted_speedup)
         candidate_id = best.proposal.candidate.id
         if measurement.decision is not Decision.WIN:
             decision = "lost" if measurement.decision is Decision.LOSE else "undecided"
             return ended(decision, candidate_id, f"race at {measurement.traffic_weighted_speedup:.2f}x")
         confirmed = self._measure(settle.run_id, task, best, MeasurementStage.CONFIRM)
-        if confirmed is None:
-            return ended("rejected", candidate_id, "rejected while its win was being confirmed")
+        if isinstance(confirmed, Rejected):
+            return ended("rejected", candidate_id, f"while its win was being confirmed: {_in_words(confirmed)}")
         promotion = decide_promotion(task.id, candidate_id, best.verdict, confirmed)
         self._ledger.put_promotion(settle.run_id, promotion)
         if promotion.is_promoted:
@@ -172,8 +175,9 @@ class DeviceSearchActivities:
         failed = ", ".join(gate.name for gate in promotion.gates if not gate.passed)
         return ended("undecided", candidate_id, f"not passed: {failed}")
 
-    def _measure(self, run_id: str, task: KernelTask, attempt: Attempt, stage: MeasurementStage) -> Measurement | None:
-        """None: the candidate was caught cheating on the clock."""
+    def _measure(
+        self, run_id: str, task: KernelTask, attempt: Attempt, stage: MeasurementStage
+    ) -> Measurement | Rejected:
         candidate = attempt.proposal.candidate
         known = self._ledger.measurement(run_id, task.id, candidate.id, stage)
         if known is not None:
@@ -181,9 +185,8 @@ class DeviceSearchActivities:
         benchmark, artifact = self._benchmark(task.threads), self._artifact(task, candidate.id)
         measure = benchmark.race if stage is MeasurementStage.RACE else benchmark.confirm
         measured = measure(task, candidate, artifact)
-        if isinstance(measured, Rejected):
-            return None
-        self._ledger.put_measurement(run_id, task.id, candidate.id, measured)
+        if isinstance(measured, Measurement):
+            self._ledger.put_measurement(run_id, task.id, candidate.id, measured)
         return measured
 
     def _artifact(self, task: KernelTask, candidate_id: str) -> bytes:
@@ -196,7 +199,7 @@ class DeviceSearchActivities:
         attempts = self._ledger.attempts(run_id, task.id)
         best = max((_speedup(a) for a in attempts if a.measurement is not None), default=None)
         message = (
-            f"rejected: {attempt.verdict.reason}"
+            f"rejected: {attempt.verdict.reason.value}"
             if isinstance(attempt.verdict, Rejected)
             else f"screened at {_speedup(attempt):.2f}x"
         )
@@ -214,6 +217,10 @@ class DeviceSearchActivities:
 
 def _speedup(attempt: Attempt) -> float:
     return attempt.measurement.traffic_weighted_speedup if attempt.measurement is not None else 0.0
+
+
+def _in_words(rejected: Rejected) -> str:
+    return f"{rejected.reason.value} on {rejected.workload or 'no workload'}: {rejected.evidence.message}"
 
 
 def _proposals(blobs: BlobStore, generation: Generation) -> tuple[Proposal, ...]:
