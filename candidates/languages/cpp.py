@@ -34,7 +34,7 @@ class CppLanguage:
     name = LanguageName.CPP
 
     def build_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
-        """Launch parameters become macros: `{"tile": 8}` is `-Dtile=8`."""
+        """Launch parameters become macros: `{"tile": 8}` is `-DLAUNCH_tile=8`, which clashes with no name in a source."""
         for entry in filter(None, (candidate.entry, candidate.prepare)):
             if not _IDENTIFIER.fullmatch(entry) or entry.startswith("compiler_agent_"):
                 raise SourceRefused(
@@ -46,7 +46,7 @@ class CppLanguage:
         for name, value in candidate.launch_parameters.items():
             if not _IDENTIFIER.fullmatch(name) or not _LAUNCH_VALUE.fullmatch(str(value)):
                 raise SourceRefused(f"launch parameter {name}={value} is not an identifier with a number or identifier")
-        macros = (f"-D{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
+        macros = (f"-DLAUNCH_{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
         return BuildRecipe(
             files={
                 "candidate.cpp": candidate.source.encode(),
@@ -61,7 +61,7 @@ class CppLanguage:
 
         // entry: kernel            the function to call (default `kernel`)
         // prepare: pack            the function that repacks parameters (default none)
-        // launch: tile=8 rows=4    macros for the compiler
+        // launch: tile=8 rows=4    macros LAUNCH_tile and LAUNCH_rows for the compiler
         // flags: -funroll-loops    flags added to the recipe
         """
         source = path.read_text(encoding="utf-8")
@@ -150,7 +150,7 @@ Rules
 - omp_get_max_threads() is {threads}. Use OpenMP for threads, nothing else; create no process, open no file for writing,
   change no signal, limit or affinity. All work must be done when the function returns.
 - Built by: g++ {flags}
-  Further flags go to a comment line `// flags: -funroll-loops`, macros to `// launch: tile=8`.
+  Further flags go to a comment line `// flags: -funroll-loops`, the macro LAUNCH_tile to `// launch: tile=8`.
 
 Shapes, weighted by how often production calls them:
 {weights}
