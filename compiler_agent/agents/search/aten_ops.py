@@ -190,15 +190,15 @@ def _clamp(name: str, shape: Shape, x: Tensor, low: float | None = None, high: f
 
 @_handles(aten.gelu.default)
 def _gelu(name: str, shape: Shape, x: Tensor, *, approximate: str = "none") -> Tensor:
+    """0.5 (1 + tanh u) as sigmoid(2 u), and 1 + erf as a whole: the tails keep their digits."""
+
     def combine(value: Expression) -> Expression:
-        half = apply("mul", Constant(0.5), value)
         if approximate == "tanh":
             cube = apply("mul", apply("mul", value, value), value)
             inner = apply("add", value, apply("mul", Constant(0.044715), cube))
-            bend = apply("tanh", apply("mul", Constant(math.sqrt(2 / math.pi)), inner))
-        else:
-            bend = apply("erf", apply("mul", Constant(math.sqrt(0.5)), value))
-        return apply("mul", half, apply("add", Constant(1.0), bend))
+            return apply("mul", value, apply("sigmoid", apply("mul", Constant(2 * math.sqrt(2 / math.pi)), inner)))
+        bend = apply("one_plus_erf", apply("mul", Constant(math.sqrt(0.5)), value))
+        return apply("mul", apply("mul", Constant(0.5), value), bend)
 
     return _pointwise(shape, (x,), combine)
 

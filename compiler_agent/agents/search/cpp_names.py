@@ -17,7 +17,7 @@ _RESERVED = """
     across bits body call each_of gather kept load load_scalar mask_of memory repeat scatter share_out size splat
     store store_scalar sweep value where work with_count dot_tile panel_tile prepare kernel prepared
     begin end block blocks c finish group height j k lane lanes left left_stride m n out p packed panel r row rows
-    sum sums tile top u weights width product
+    sum sums lines blocks c_count r_count with_rows point_at_rows tile top u weights width product
 """
 _GENERATED = re.compile(
     r"i\d+[io]*|[sfv]\d+|p\d+_\w+|(sum|max|min|rest|kept|packed|stage)\d+|scratch\d*|\w+_of|\w+_at\d+"

@@ -154,24 +154,33 @@ INLINE F tanh_of(F x) {
   const F far = 1.0f - 2.0f / (exp_of(z + z) + 1.0f);
   return z < 0.625f ? near : signed_as(far, x);
 }
-// Odd rational approximation on [-4, 4], that of Eigen's generic_fast_erf_float.
+// N. Juffa's erff: an odd polynomial near zero, 1 - e^p(|x|) beyond; about 1 ulp.
+INLINE F erf_near_zero(F x) {
+  const F s = x * x;
+  F p = splat(-5.96761703e-4f);
+  p = p * s + 4.99119423e-3f;
+  p = p * s - 2.67681349e-2f;
+  p = p * s + 1.12819925e-1f;
+  p = p * s - 3.76125336e-1f;
+  p = p * s + 1.28379166e-1f;
+  return p * x + x;
+}
+INLINE F erfc_far(F z) {
+  const F s = z * z;
+  F q = splat(-1.72853470e-5f) * z + 3.83197126e-4f;
+  q = q * s + (splat(-3.88396438e-3f) * z + 2.42546219e-2f);
+  q = q * z - 1.06777877e-1f;
+  q = q * z - 6.34846687e-1f;
+  q = q * z - 1.28717512e-1f;
+  return exp_of(q * z - z);
+}
 INLINE F erf_of(F x) {
-  F c = x < -4.0f ? splat(-4.0f) : x;
-  c = c > 4.0f ? splat(4.0f) : c;
-  const F s = c * c;
-  F p = splat(-2.72614225801306e-10f);
-  p = p * s + 2.77068142495902e-08f;
-  p = p * s - 2.10102402082508e-06f;
-  p = p * s - 5.69250639462346e-05f;
-  p = p * s - 7.34990630326855e-04f;
-  p = p * s - 2.95459980854025e-03f;
-  p = p * s - 1.60960333262415e-02f;
-  F q = splat(-1.45660718464996e-05f);
-  q = q * s - 2.13374055278905e-04f;
-  q = q * s - 1.68282697438203e-03f;
-  q = q * s - 7.37332916720468e-03f;
-  q = q * s - 1.42647390514189e-02f;
-  return x != x ? x : c * p / q;
+  const F z = abs_of(x);
+  return z > 0.921875f ? signed_as(1.0f - erfc_far(z), x) : erf_near_zero(x);
+}
+INLINE F one_plus_erf_of(F x) {
+  const F z = abs_of(x), far = erfc_far(z);
+  return z > 0.921875f ? (x < 0.0f ? far : 2.0f - far) : 1.0f + erf_near_zero(x);
 }
 #define LANEWISE(NAME, CALL) INLINE F NAME(F x) { F r; for (int i = 0; i < W; ++i) r[i] = CALL(x[i]); return r; }
 LANEWISE(log_of, __builtin_logf)
@@ -248,7 +257,8 @@ template <class Work> INLINE void share_out(int64_t count, int64_t grain, bool i
 CONTRACTION_PRELUDE = r"""
 // sum[r][p] = sum over k of left[r][k] * panel[k][p]: lanes are output features.
 template <int R, int P, int UNROLL, int PREFETCH, class T>
-INLINE void panel_tile(const float* left, int64_t left_stride, const T* panel, int64_t depth, F (&sum)[R][P]) {
+INLINE void panel_tile(const float* const (&left)[R], const T* panel, int64_t depth, F (&out)[R][P]) {
+  F sum[R][P];
   repeat<R>([&](auto r) INLINE_BODY { repeat<P>([&](auto p) INLINE_BODY { sum[r][p] = F{}; }); });
   auto step = [&](int64_t k) INLINE_BODY {
     F right[P];
@@ -257,24 +267,26 @@ INLINE void panel_tile(const float* left, int64_t left_stride, const T* panel, i
       right[p] = load(panel + (k * P + p) * W, Full{});
     });
     repeat<R>([&](auto r) INLINE_BODY {
-      const F x = splat(left[r * left_stride + k]);
+      const F x = splat(left[r][k]);
       repeat<P>([&](auto p) INLINE_BODY { sum[r][p] += x * right[p]; });
     });
   };
   int64_t k = 0;
   for (; k + UNROLL <= depth; k += UNROLL) repeat<UNROLL>([&](auto u) INLINE_BODY { step(k + u); });
   for (; k < depth; ++k) step(k);
+  // Copied out whole: a caller that picks rows at run time would otherwise keep the sums in memory all along.
+  repeat<R>([&](auto r) INLINE_BODY { repeat<P>([&](auto p) INLINE_BODY { out[r][p] = sum[r][p]; }); });
 }
 
 // sum[r][c] = sum over k of left[r][k] * right[c][k]: lanes are places of k, summed across at the end.
 template <int R, int C, int PREFETCH, class T>
-INLINE void dot_tile(const float* left, int64_t left_stride, const T* right, int64_t right_stride, int64_t depth,
+INLINE void dot_tile(const float* const (&left)[R], const T* right, int64_t right_stride, int64_t depth,
                      float (&out)[R][C]) {
   F sum[R][C];
   repeat<R>([&](auto r) INLINE_BODY { repeat<C>([&](auto c) INLINE_BODY { sum[r][c] = F{}; }); });
   sweep<1>(0, depth, [&](int64_t k, auto lanes, auto) INLINE_BODY {
     F x[R];
-    repeat<R>([&](auto r) INLINE_BODY { x[r] = load(left + r * left_stride + k, lanes); });
+    repeat<R>([&](auto r) INLINE_BODY { x[r] = load(left[r] + k, lanes); });
     repeat<C>([&](auto c) INLINE_BODY {
       const T* from = right + c * right_stride + k;
       if constexpr (PREFETCH > 0) __builtin_prefetch(reinterpret_cast<const char*>(from) + PREFETCH);
@@ -287,11 +299,14 @@ INLINE void dot_tile(const float* left, int64_t left_stride, const T* right, int
   });
 }
 
-// body(Step<count>) with a count that is only known now, 1 <= count <= MAX.
-template <int MAX, class Body> INLINE void with_count(int64_t count, Body&& body) {
-  if constexpr (MAX > 1) {
-    if (count < MAX) return with_count<MAX - 1>(count, body);
-  }
-  body(Step<MAX>{});
+// body(Step<R>) with the smallest R >= count out of 1, 2, 4, ... and MAX: few instances to compile, few rows wasted.
+template <int MAX, int R = 1, class Body> INLINE void with_rows(int64_t count, Body&& body) {
+  if constexpr (R >= MAX) body(Step<MAX>{});
+  else if (count <= R) body(Step<R>{});
+  else with_rows<MAX, R * 2>(count, body);
+}
+// The rows of a tile; those beyond the last one repeat it, and what comes of them is dropped.
+template <int R> INLINE void point_at_rows(const float* left, int64_t stride, int64_t count, const float* (&rows)[R]) {
+  for (int r = 0; r < R; ++r) rows[r] = left + (r < count ? r : count - 1) * stride;
 }
 """

@@ -26,12 +26,16 @@ def emit_contraction_stage(
     ]
     row_stride = integer(left.index[0].coeff(FLAT_ROW))
     left_start = integer(left.index[0].subs({FLAT_ROW: 0, CONTRACTED: 0}))
-    tile = _panel_tiles if schedule.weights == "panels" else _dot_tiles
+    tiles = (
+        _panel_tiles(stage, right, schedule, packed_before)
+        if schedule.weights == "panels"
+        else _dot_tiles(stage, right, schedule)
+    )
     lines = [
         f"const int64_t rows = {integer(stage.rows)}, left_stride = {row_stride};",
         f"const float* left = {left.buffer} + {left_start};",
         *finish,
-        *tile(stage, right, program, schedule, packed_before),
+        *tiles,
     ]
     columns = panel_width(schedule) if schedule.weights == "panels" else schedule.vector_width
     blocks = -(-stage.columns // columns)
@@ -56,71 +60,76 @@ def panel_width(schedule: Schedule) -> int:
 
 
 def _panel_tiles(
-    stage: ContractionStage, right: Load, program: Program, schedule: Schedule, packed_before: list[ContractionStage]
+    stage: ContractionStage, right: Load, schedule: Schedule, packed_before: list[ContractionStage]
 ) -> list[str]:
     width, tile = panel_width(schedule), schedule.column_tile
     kind = STORAGE_TYPES[right.element_type]
     offset = packed_bytes(packed_before, schedule)
+    finish = [f"if (n + W <= {stage.columns}) finish(top + r, n, Full{{}}, sum[r][p]);"]
+    if stage.columns % schedule.vector_width:
+        finish.append(f"else if (n < {stage.columns}) finish(top + r, n, Tail{{int({stage.columns} - n)}}, sum[r][p]);")
+    tile_arguments = f"R, {tile}, {schedule.depth_unroll}, {schedule.prefetch_bytes}"
     return [
         f"const {kind}* packed = reinterpret_cast<const {kind}*>(static_cast<const char*>(prepared) + {offset});",
-        f"const int64_t blocks = (rows + {schedule.row_tile - 1}) / {schedule.row_tile};",
-        "for (int64_t panel = begin; panel < end; ++panel) {",
-        f"  const {kind}* weights = packed + panel * {stage.depth * width};",
-        "  for (int64_t block = 0; block < blocks; ++block) {",
-        "    // Blocks of nearly equal height: a last block of one row would waste a read of the panel.",
-        "    const int64_t top = rows * block / blocks, height = rows * (block + 1) / blocks - top;",
-        f"    with_count<{schedule.row_tile}>(height, [&](auto r_count) INLINE_BODY {{",
-        "      constexpr int R = decltype(r_count)::value;",
+        *_over_blocks(schedule, "panel"),
+        f"      const {kind}* weights = packed + panel * {stage.depth * width};",
         f"      F sum[R][{tile}];",
-        f"      panel_tile<R, {tile}, {schedule.depth_unroll}, {schedule.prefetch_bytes}>("
-        f"left + top * left_stride, left_stride, weights, {stage.depth}, sum);",
-        "      repeat<R>([&](auto r) INLINE_BODY {",
-        f"        repeat<{tile}>([&](auto p) INLINE_BODY {{",
+        f"      panel_tile<{tile_arguments}>(lines, weights, {stage.depth}, sum);",
+        "      for (int64_t r = 0; r < height; ++r)",
+        f"        for (int p = 0; p < {tile}; ++p) {{",
         f"          const int64_t n = panel * {width} + p * W;",
-        f"          if (n + W <= {stage.columns}) finish(top + r, n, Full{{}}, sum[r][p]);",
-        f"          else if (n < {stage.columns}) finish(top + r, n, Tail{{int({stage.columns} - n)}}, sum[r][p]);",
-        "        });",
-        "      });",
+        *[f"          {line}" for line in finish],
+        "        }",
         "    });",
         "  }",
         "}",
     ]
 
 
-def _dot_tiles(
-    stage: ContractionStage, right: Load, program: Program, schedule: Schedule, packed_before: list[ContractionStage]
-) -> list[str]:
+def _dot_tiles(stage: ContractionStage, right: Load, schedule: Schedule) -> list[str]:
     tile = schedule.column_tile
     address = right.index[0]
     stride, start = integer(address.coeff(FLAT_COLUMN)), integer(address.subs({FLAT_COLUMN: 0, CONTRACTED: 0}))
+    rest = "for (; c < width; ++c) tile(c, Step<1>{});" if stage.columns % tile else ""
     return [
         f"const auto* weights = {right.buffer} + {start};",
-        f"const int64_t blocks = (rows + {schedule.row_tile - 1}) / {schedule.row_tile};",
-        "for (int64_t group = begin; group < end; ++group) {",
-        f"  const int64_t n = group * W, width = n + W <= {stage.columns} ? W : {stage.columns} - n;",
-        "  for (int64_t block = 0; block < blocks; ++block) {",
-        "    const int64_t top = rows * block / blocks, height = rows * (block + 1) / blocks - top;",
-        f"    with_count<{schedule.row_tile}>(height, [&](auto r_count) INLINE_BODY {{",
-        "      constexpr int R = decltype(r_count)::value;",
+        *_over_blocks(schedule, "group"),
+        f"      const int64_t n = group * W, width = n + W <= {stage.columns} ? W : {stage.columns} - n;",
         "      float sums[R][W] = {};",
         "      auto tile = [&](int64_t c, auto c_count) INLINE_BODY {",
         "        constexpr int C = decltype(c_count)::value;",
         "        float out[R][C];",
-        f"        dot_tile<R, C, {schedule.prefetch_bytes}>(left + top * left_stride, left_stride, "
-        f"weights + (n + c) * {stride}, {stride}, {stage.depth}, out);",
+        f"        dot_tile<R, C, {schedule.prefetch_bytes}>("
+        f"lines, weights + (n + c) * {stride}, {stride}, {stage.depth}, out);",
         "        for (int r = 0; r < R; ++r)",
         "          for (int i = 0; i < C; ++i) sums[r][c + i] = out[r][i];",
         "      };",
         "      int64_t c = 0;",
         f"      for (; c + {tile} <= width; c += {tile}) tile(c, Step<{tile}>{{}});",
-        *([] if tile == 1 else ["      for (; c < width; ++c) tile(c, Step<1>{});"]),
-        "      repeat<R>([&](auto r) INLINE_BODY {",
+        *([f"      {rest}"] if rest else []),
+        "      for (int64_t r = 0; r < height; ++r) {",
         "        if (width == W) finish(top + r, n, Full{}, load(sums[r], Full{}));",
         "        else finish(top + r, n, Tail{int(width)}, load(sums[r], Full{}));",
-        "      });",
+        "      }",
         "    });",
         "  }",
         "}",
+    ]
+
+
+def _over_blocks(schedule: Schedule, columns: str) -> list[str]:
+    """The loops over column blocks and row blocks, down to a tile of R rows; a block's columns stay in cache."""
+    tile = schedule.row_tile
+    return [
+        f"const int64_t blocks = (rows + {tile - 1}) / {tile};",
+        f"for (int64_t {columns} = begin; {columns} < end; ++{columns}) {{",
+        "  for (int64_t block = 0; block < blocks; ++block) {",
+        "    // Blocks of nearly equal height: a last block of one row would waste a read of the weights.",
+        "    const int64_t top = rows * block / blocks, height = rows * (block + 1) / blocks - top;",
+        f"    with_rows<{tile}>(height, [&](auto r_count) INLINE_BODY {{",
+        "      constexpr int R = decltype(r_count)::value;",
+        "      const float* lines[R];",
+        "      point_at_rows(left + top * left_stride, left_stride, height, lines);",
     ]
 
 

@@ -48,6 +48,7 @@ _CALLS = {
     "neg": "(-{0})",
     "abs": "std::fabs({0})",
     "rsqrt": "(1.0f / std::sqrt({0}))",
+    "one_plus_erf": "(1.0f + std::erf({0}))",
     "sigmoid": "(1.0f / (1.0f + std::exp(-{0})))",
     "nonzero": "({0} != 0.0f)",
     "logical_not": "(!{0})",

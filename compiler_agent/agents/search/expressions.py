@@ -81,7 +81,7 @@ class Contract:
 
 Expression = Load | Constant | SizeValue | Apply | Reduce | Contract
 
-TRANSCENDENTAL = frozenset({"exp", "sigmoid", "tanh", "erf", "log", "sin", "cos", "pow"})
+TRANSCENDENTAL = frozenset({"exp", "sigmoid", "tanh", "erf", "one_plus_erf", "log", "sin", "cos", "pow"})
 CONDITIONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "nonzero"})
 
 

@@ -1,0 +1,165 @@
+"""The search loop: first defaults, then the sampler, no candidate twice, and each reason to stop."""
+
+import math
+
+import pytest
+from compiled_kernel import activation, make_task, parameter, tensor
+
+from candidates.agent import Attempt, Budget, Proposals, Stop
+from candidates.candidate import Proposal
+from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
+from candidates.task import KernelTask
+from candidates.verdict import Accepted, Evidence, EvidenceKind, Reason, Rejected
+from compiler_agent.agents.search.agent import SearchAgent
+from compiler_agent.agents.search.program import NoProgram, write_program
+from compiler_agent.agents.search.space import legal_schedules
+
+PLENTY = Budget(seconds=1e6, attempts=1000)
+
+
+@pytest.fixture(scope="module")
+def linear_task() -> KernelTask:
+    return make_task(
+        "linear",
+        "def reference(x, weight):\n    return torch.nn.functional.linear(x, weight)\n",
+        [activation("x", "tokens", 16), parameter("weight", 32, 16)],
+        [tensor("y", "tokens", 32)],
+        [{"tokens": 1}, {"tokens": 8}],
+    )
+
+
+@pytest.fixture(scope="module")
+def doubling_task() -> KernelTask:
+    reference = "def reference(x):\n    return x + x\n"
+    return make_task(
+        "doubling", reference, [activation("x", "tokens", 16)], [tensor("y", "tokens", 16)], [{"tokens": 3}]
+    )
+
+
+def measured(task: KernelTask, proposal: Proposal, speedup: float, share_of_floor: float = 0.5) -> Attempt:
+    workloads = tuple(
+        WorkloadMeasurement(
+            workload=workload.name,
+            candidate_us=12.0 / speedup,
+            kernel_only_us=10.0 / speedup,
+            baselines_us={Baseline.EAGER: 12.0},
+            best_baseline=Baseline.EAGER,
+            speedup_over_best=speedup,
+            interval=Interval(speedup, speedup),
+            pairs=5,
+            share_of_floor=share_of_floor,
+            parameters_are_cold=True,
+            decision=Decision.WIN,
+        )
+        for workload in task.workloads
+    )
+    return Attempt(
+        proposal=proposal,
+        verdict=Accepted(evidence=EvidenceKind.NATIVE, seed=1, calls_checked=10, worst_error_in_bounds=0.5),
+        measurement=Measurement(
+            stage=Stage.SCREEN,
+            device_id=task.device_id,
+            threads=1,
+            workloads=workloads,
+            traffic_weighted_speedup=speedup,
+            interval=Interval(speedup, speedup),
+            decision=Decision.WIN,
+            wall_s=1.0,
+        ),
+    )
+
+
+def rejected(proposal: Proposal) -> Attempt:
+    evidence = Evidence(message="wrong")
+    return Attempt(
+        proposal=proposal,
+        verdict=Rejected(reason=Reason.WRONG_VALUES, workload=None, evidence=evidence, seed=1),
+    )
+
+
+def run_to_the_end(task: KernelTask, speedup_of, agent: SearchAgent | None = None) -> tuple[list[Attempt], Stop]:
+    attempts: list[Attempt] = []
+    while True:
+        answer = (agent or SearchAgent()).propose(task, tuple(attempts), PLENTY)
+        if isinstance(answer, Stop):
+            return attempts, answer
+        for proposal in answer.proposals:
+            speedup = speedup_of(proposal.candidate.launch_parameters)
+            attempts.append(rejected(proposal) if speedup is None else measured(task, proposal, speedup))
+
+
+def test_first_generation_holds_the_default_and_differs(linear_task: KernelTask) -> None:
+    answer = SearchAgent().propose(linear_task, (), PLENTY)
+    assert isinstance(answer, Proposals)
+    assert answer.proposals[0].note == "default schedule"
+    assert len({proposal.candidate.id for proposal in answer.proposals}) == len(answer.proposals) == 4
+    assert {proposal.candidate.prepare for proposal in answer.proposals} == {"prepare", None}
+
+
+def test_a_fresh_agent_continues_exactly_as_the_one_that_was_killed(linear_task: KernelTask) -> None:
+    agent = SearchAgent()
+    first = agent.propose(linear_task, (), PLENTY)
+    assert isinstance(first, Proposals)
+    attempts = tuple(measured(linear_task, each, 1.0 + place) for place, each in enumerate(first.proposals))
+    assert agent.propose(linear_task, attempts, PLENTY) == SearchAgent().propose(linear_task, attempts, PLENTY)
+
+
+def test_no_candidate_is_proposed_twice_and_a_small_space_is_searched_whole(doubling_task: KernelTask) -> None:
+    speedups = iter(1.05**step for step in range(1000))
+    attempts, stop = run_to_the_end(doubling_task, lambda _: next(speedups))
+    ids = [attempt.proposal.candidate.id for attempt in attempts]
+    assert len(ids) == len(set(ids))
+    program = write_program(doubling_task)
+    assert not isinstance(program, NoProgram)
+    assert stop.reason == "space_exhausted"
+    assert len(ids) == len(list(legal_schedules(program)))
+
+
+def test_search_finds_a_good_schedule_among_failures_before_it_stops(linear_task: KernelTask) -> None:
+    def speedup_of(parameters: dict[str, int | float | str]) -> float | None:
+        if parameters["weights"] == "rows":
+            return None
+        slope = math.log2(float(parameters["column_tile"])) + math.log2(float(parameters["row_tile"]) / 2)
+        return 1.0 + slope - 0.2 * float(parameters["depth_unroll"]) + float(parameters["vector_width"]) / 16
+
+    attempts, stop = run_to_the_end(linear_task, speedup_of)
+    program = write_program(linear_task)
+    assert not isinstance(program, NoProgram)
+    best_possible = max(speedup_of(each.model_dump()) or 0.0 for each in legal_schedules(program))
+    speedups = [each.measurement.traffic_weighted_speedup for each in attempts if each.measurement is not None]
+    assert stop.reason == "no_progress"
+    assert max(speedups) >= 0.9 * best_possible
+    assert len(attempts) < 80
+
+
+def test_stops_at_the_floor(linear_task: KernelTask) -> None:
+    first = SearchAgent().propose(linear_task, (), PLENTY)
+    assert isinstance(first, Proposals)
+    attempts = tuple(measured(linear_task, each, 2.0, share_of_floor=0.96) for each in first.proposals)
+    stop = SearchAgent().propose(linear_task, attempts, PLENTY)
+    assert isinstance(stop, Stop)
+    assert stop.reason == "floor_reached"
+
+
+def test_stops_when_the_budget_is_spent_and_proposes_no_more_than_it_allows(linear_task: KernelTask) -> None:
+    few = SearchAgent().propose(linear_task, (), Budget(seconds=10, attempts=2))
+    assert isinstance(few, Proposals)
+    assert len(few.proposals) == 2
+    for spent in (Budget(seconds=0, attempts=5), Budget(seconds=5, attempts=0)):
+        stop = SearchAgent().propose(linear_task, (), spent)
+        assert isinstance(stop, Stop)
+        assert stop.reason == "budget"
+
+
+def test_says_which_op_it_cannot_write() -> None:
+    task = make_task(
+        "sorting",
+        "def reference(x):\n    return torch.sort(x, -1)[0]\n",
+        [activation("x", "tokens", 5)],
+        [tensor("y", "tokens", 5)],
+        [{"tokens": 3}],
+    )
+    stop = SearchAgent().propose(task, (), PLENTY)
+    assert isinstance(stop, Stop)
+    assert stop.reason == "no_program"
+    assert "sort" in stop.message
