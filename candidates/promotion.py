@@ -1,11 +1,13 @@
 """Promotion: which winners go into the serving build, decided by a pure function of records."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from pydantic import Field
 
 from candidates.measurement import Decision, Interval, Measurement
 from candidates.record import Record
+from candidates.task import SiteLevel
 from candidates.verdict import Accepted, EvidenceKind, Verdict
 
 
@@ -85,6 +87,45 @@ def decide_promotion(task_id: str, candidate_id: str, verdict: Verdict, measurem
         ),
     )
     return PromotionDecision(task_id=task_id, candidate_id=candidate_id, gates=gates)
+
+
+class WonKernel(Record):
+    """What a build needs to know to choose between kernels that cover each other."""
+
+    task_id: str
+    candidate_id: str
+    module_paths: tuple[str, ...]
+    level: SiteLevel
+    workloads: frozenset[str]
+    """Names of the public workloads: two tasks with none in common serve different calls."""
+    saved_share: float
+    """Of device time: the site's share times (1 - 1 / speedup)."""
+
+    def lies_within(self, outer: "WonKernel") -> bool:
+        """Whether every call that this kernel serves happens inside a call that `outer` serves."""
+        is_inside = all(
+            any(path == module or path.startswith(f"{module}.") for module in outer.module_paths)
+            for path in self.module_paths
+        )
+        return is_inside and self.level is not outer.level and bool(self.workloads & outer.workloads)
+
+
+def choose_levels(kernels: Sequence[WonKernel]) -> tuple[WonKernel, ...]:
+    """The kernels that go into one build: where a block's kernel would take calls away from kernels within the block,
+    whichever saves more time goes in, all other things stay.
+
+    A kernel inside another's modules, for the same calls, would never be called.
+    """
+    chosen = list(kernels)
+    for outer in sorted(kernels, key=lambda kernel: -kernel.saved_share):
+        inner = [kernel for kernel in chosen if kernel is not outer and kernel.lies_within(outer)]
+        if outer not in chosen or not inner:
+            continue
+        if outer.saved_share >= sum(kernel.saved_share for kernel in inner):
+            chosen = [kernel for kernel in chosen if kernel not in inner]
+        else:
+            chosen.remove(outer)
+    return tuple(kernel for kernel in kernels if kernel in chosen)
 
 
 def decide_build(end_to_end: EndToEnd) -> tuple[Gate, ...]:

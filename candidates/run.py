@@ -108,6 +108,8 @@ class ReplayRecord(Record):
 class BuildRecord(Record):
     id: str
     path: str
+    task_ids: tuple[str, ...]
+    """Of the kernels in it."""
 
 
 class OpDecision(StrEnum):
@@ -151,6 +153,10 @@ class BuildReport(Record):
     kernels: int
     live: bool
     gates: tuple[Gate, ...]
+
+    @property
+    def passed(self) -> bool:
+        return all(gate.passed for gate in self.gates)
 
 
 class RunReport(Record):

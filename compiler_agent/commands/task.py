@@ -9,6 +9,7 @@ from candidates.candidate import LanguageName
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.task import KernelTask
 from compiler_agent.agents.search.agent import naive_kernel
+from compiler_agent.agents.search.program import NoProgram
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import LANGUAGES
@@ -87,4 +88,7 @@ def _show_starting_kernel(task: KernelTask, language: LanguageName) -> None:
     commented = "\n".join(f"// {line}".rstrip() for line in brief.splitlines())
     # Plain text for a file: no wrapping, no markup.
     typer.echo(commented)
-    typer.echo(kernel.source if kernel is not None else "// no starting kernel for this graph: write the entry above")
+    if isinstance(kernel, NoProgram):
+        typer.echo(f"// no starting kernel for this graph ({kernel.reason}): write the entry above")
+    else:
+        typer.echo(kernel.source)

@@ -1,6 +1,5 @@
 """Activities that ship: winners into a build, the build through its end-to-end gate, the report of the run."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -9,21 +8,10 @@ from temporalio import activity
 from candidates.device import DeviceFingerprint
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
-from candidates.measurement import Measurement
+from candidates.ledger.run_report import report_run
 from candidates.measurement import Stage as MeasurementStage
-from candidates.promotion import EndToEnd, decide_build
-from candidates.run import (
-    BuildRecord,
-    BuildReport,
-    OpDecision,
-    OpReport,
-    Progress,
-    Ranking,
-    ReplayRecord,
-    RunReport,
-    SearchEnd,
-    Stage,
-)
+from candidates.promotion import EndToEnd, WonKernel, choose_levels
+from candidates.run import BuildRecord, Progress, Ranking, ReplayRecord, Stage
 from candidates.serving_build.build import ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.end_to_end import measure_end_to_end
@@ -49,9 +37,7 @@ class ShipActivities:
         request = self._ledger.run_request(ship.run_id)
         ranking = _required(self._ledger.stage(ship.run_id, Stage.RANKING, Ranking), "ranking")
         kernels = []
-        for decision in self._ledger.promotions(ship.run_id):
-            if not decision.is_promoted:
-                continue
+        for decision in choose_levels(self._won(ship.run_id, ranking)):
             task = self._ledger.task(decision.task_id)
             measurement = _required(
                 self._ledger.measurement(ship.run_id, task.id, decision.candidate_id, MeasurementStage.CONFIRM),
@@ -72,87 +58,45 @@ class ShipActivities:
         if not kernels:
             return ShippedBuild(build_id=None)
         build = write_build(self._home, request.model, self._device, kernels)
-        self._ledger.put_build(ship.run_id, BuildRecord(id=build.id, path=str(build.path)))
+        self._ledger.put_build(
+            ship.run_id,
+            BuildRecord(id=build.id, path=str(build.path), task_ids=tuple(kernel.task.id for kernel in kernels)),
+        )
         self._tell(ship.run_id, Stage.BUILD, f"build {build.id[:12]} with {len(kernels)} kernels")
         return ShippedBuild(build_id=build.id)
+
+    def _won(self, run_id: str, ranking: Ranking) -> tuple[WonKernel, ...]:
+        shares = {hot_op.task_id: hot_op.share_of_time for hot_op in ranking.hot_ops}
+        won = []
+        for decision in self._ledger.promotions(run_id):
+            if not decision.is_promoted:
+                continue
+            task = self._ledger.task(decision.task_id)
+            confirmed = self._ledger.measurement(run_id, task.id, decision.candidate_id, MeasurementStage.CONFIRM)
+            speedup = _required(confirmed, "confirmation").traffic_weighted_speedup
+            won.append(
+                WonKernel(
+                    task_id=task.id,
+                    candidate_id=decision.candidate_id,
+                    module_paths=ranking.sites[task.id].module_paths,
+                    level=task.level,
+                    workloads=frozenset(workload.name for workload in task.public_workloads),
+                    saved_share=shares[task.id] * (1.0 - 1.0 / speedup),
+                )
+            )
+        return tuple(won)
 
     @activity.defn
     def conclude_run(self, ship: ShipInput) -> None:
         """Decides, approves if the user's setting says so, and writes the report that ends the run."""
-        report = self._report(ship.run_id)
         store = BuildStore(self._home)
         request = self._ledger.run_request(ship.run_id)
-        if report.build is not None and request.approve_automatically and _passed(report.build):
-            if store.current() != report.build.id:
-                self._ledger.put_approval(report.build.id, store.approve(report.build.id, by=AUTOMATIC))
-            report = report.model_copy(update={"build": report.build.model_copy(update={"live": True})})
+        report = report_run(self._ledger, ship.run_id, live_build=store.current())
+        build = report.build
+        if build is not None and not build.live and build.passed and request.approve_automatically:
+            self._ledger.put_approval(build.id, store.approve(build.id, by=AUTOMATIC))
+            report = report_run(self._ledger, ship.run_id, live_build=build.id)
         self._ledger.end_run(report)
-
-    def _report(self, run_id: str) -> RunReport:
-        ranking = _required(self._ledger.stage(run_id, Stage.RANKING, Ranking), "ranking")
-        replay = _required(self._ledger.stage(run_id, Stage.REPLAY, ReplayRecord), "replay")
-        end_to_end = self._ledger.stage(run_id, Stage.END_TO_END, EndToEnd)
-        build = self._ledger.build_of(run_id)
-        build_report = None
-        if build is not None and end_to_end is not None:
-            build_report = BuildReport(
-                id=build.id,
-                path=build.path,
-                kernels=sum(decision.is_promoted for decision in self._ledger.promotions(run_id)),
-                live=BuildStore(self._home).current() == build.id,
-                gates=decide_build(end_to_end),
-            )
-        ends = {end.task_id: end for end in self._ledger.search_ends(run_id)}
-        is_shipped = build_report is not None and _passed(build_report)
-        return RunReport(
-            run_id=run_id,
-            replay=replay.report,
-            coverage=ranking.coverage,
-            rank_correlation=ranking.rank_correlation,
-            hot_ops=self._op_reports(run_id, ranking, ends, is_shipped),
-            build=build_report,
-            end_to_end=end_to_end,
-            spend_usd=sum(
-                attempt.proposal.cost_usd for task_id in ends for attempt in self._ledger.attempts(run_id, task_id)
-            ),
-            wall_s=self._ledger.run_age_s(run_id),
-        )
-
-    def _op_reports(
-        self, run_id: str, ranking: Ranking, ends: Mapping[str, SearchEnd], is_shipped: bool
-    ) -> tuple[OpReport, ...]:
-        reports = []
-        for hot_op in ranking.hot_ops:
-            end = ends.get(hot_op.task_id or "")
-            measurement = self._latest_measurement(run_id, end)
-            decision, reason = _decide_op(end, is_shipped, hot_op.obstacle)
-            weights = {workload.shape: workload.calls_per_hour for workload in hot_op.workloads}
-            reports.append(
-                OpReport(
-                    op=hot_op.op,
-                    site=hot_op.site,
-                    level=hot_op.level,
-                    candidate=end.candidate_id if end is not None else None,
-                    share_of_time=hot_op.share_of_time,
-                    share_by_class=hot_op.share_by_class,
-                    best_baseline=measurement.heaviest(weights).best_baseline if measurement is not None else None,
-                    speedup_over_best=measurement.traffic_weighted_speedup if measurement is not None else None,
-                    interval=measurement.interval if measurement is not None else None,
-                    share_of_floor=measurement.heaviest(weights).share_of_floor if measurement is not None else None,
-                    decision=decision,
-                    reason=reason,
-                )
-            )
-        return tuple(reports)
-
-    def _latest_measurement(self, run_id: str, end: SearchEnd | None) -> Measurement | None:
-        if end is None or end.candidate_id is None:
-            return None
-        for stage in (MeasurementStage.CONFIRM, MeasurementStage.RACE):
-            found = self._ledger.measurement(run_id, end.task_id, end.candidate_id, stage)
-            if found is not None:
-                return found
-        return None
 
     def _tell(self, run_id: str, stage: Stage, message: str) -> None:
         self._ledger.add_progress(run_id, Progress(stage=stage, message=message))
@@ -194,20 +138,6 @@ class DeviceShipActivities:
                 message=f"decode {figures.decode_speedup:.2f}x, prefill {figures.prefill_speedup:.2f}x of eager",
             ),
         )
-
-
-def _decide_op(end: SearchEnd | None, is_shipped: bool, obstacle: str | None) -> tuple[OpDecision, str]:
-    if end is None:
-        if obstacle is not None:
-            return OpDecision.NO_PROGRAM, obstacle
-        return OpDecision.UNDECIDED, "not searched: others had more to win"
-    if end.decision == "won":
-        return (OpDecision.SHIPPED if is_shipped else OpDecision.WON_NOT_SHIPPED), end.reason
-    return OpDecision(end.decision), end.reason
-
-
-def _passed(build: BuildReport) -> bool:
-    return all(gate.passed for gate in build.gates)
 
 
 def _required(found: T | None, what: str) -> T:

@@ -1,0 +1,108 @@
+"""report_run: what a run came to, from the facts in the ledger."""
+
+from candidates.hot_ops import HotOp
+from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.measurement import Measurement
+from candidates.measurement import Stage as MeasurementStage
+from candidates.promotion import EndToEnd, decide_build
+from candidates.run import (
+    BuildRecord,
+    BuildReport,
+    OpDecision,
+    OpReport,
+    Ranking,
+    ReplayRecord,
+    RunReport,
+    SearchEnd,
+    Stage,
+)
+
+
+def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport:
+    """`live_build`: id of the build that serves now. LedgerError: the run has no ranking yet."""
+    ranking = ledger.stage(run_id, Stage.RANKING, Ranking)
+    replay = ledger.stage(run_id, Stage.REPLAY, ReplayRecord)
+    if ranking is None or replay is None:
+        raise LedgerError(f"{run_id} has no ranking yet: nothing to report")
+    end_to_end = ledger.stage(run_id, Stage.END_TO_END, EndToEnd)
+    build = ledger.build_of(run_id)
+    build_report = None if build is None or end_to_end is None else _report_build(build, end_to_end, live_build)
+    ends = {end.task_id: end for end in ledger.search_ends(run_id)}
+    return RunReport(
+        run_id=run_id,
+        replay=replay.report,
+        coverage=ranking.coverage,
+        rank_correlation=ranking.rank_correlation,
+        hot_ops=tuple(
+            _report_op(hot_op, end, measurement_of(ledger, run_id, end), build, build_report)
+            for hot_op in ranking.hot_ops
+            for end in [ends.get(hot_op.task_id or "")]
+        ),
+        build=build_report,
+        end_to_end=end_to_end,
+        spend_usd=sum(attempt.proposal.cost_usd for task_id in ends for attempt in ledger.attempts(run_id, task_id)),
+        wall_s=ledger.run_age_s(run_id),
+    )
+
+
+def measurement_of(ledger: Ledger, run_id: str, end: SearchEnd | None) -> Measurement | None:
+    """The most trustworthy measurement of a search's best candidate: its confirmation, else its race."""
+    if end is None or end.candidate_id is None:
+        return None
+    for stage in (MeasurementStage.CONFIRM, MeasurementStage.RACE):
+        found = ledger.measurement(run_id, end.task_id, end.candidate_id, stage)
+        if found is not None:
+            return found
+    return None
+
+
+def _report_build(build: BuildRecord, end_to_end: EndToEnd, live_build: str | None) -> BuildReport:
+    return BuildReport(
+        id=build.id,
+        path=build.path,
+        kernels=len(build.task_ids),
+        live=live_build == build.id,
+        gates=decide_build(end_to_end),
+    )
+
+
+def _report_op(
+    hot_op: HotOp,
+    end: SearchEnd | None,
+    measurement: Measurement | None,
+    build: BuildRecord | None,
+    build_report: BuildReport | None,
+) -> OpReport:
+    decision, reason = _decide(hot_op, end, build, build_report)
+    calls_per_hour = {workload.shape: workload.calls_per_hour for workload in hot_op.workloads}
+    heaviest = measurement.heaviest(calls_per_hour) if measurement is not None else None
+    return OpReport(
+        op=hot_op.op,
+        site=hot_op.site,
+        level=hot_op.level,
+        candidate=end.candidate_id if end is not None else None,
+        share_of_time=hot_op.share_of_time,
+        share_by_class=hot_op.share_by_class,
+        best_baseline=heaviest.best_baseline if heaviest is not None else None,
+        speedup_over_best=measurement.traffic_weighted_speedup if measurement is not None else None,
+        interval=measurement.interval if measurement is not None else None,
+        share_of_floor=heaviest.share_of_floor if heaviest is not None else None,
+        decision=decision,
+        reason=reason,
+    )
+
+
+def _decide(
+    hot_op: HotOp, end: SearchEnd | None, build: BuildRecord | None, build_report: BuildReport | None
+) -> tuple[OpDecision, str]:
+    if end is None:
+        if hot_op.obstacle is not None:
+            return OpDecision.NO_PROGRAM, hot_op.obstacle
+        return OpDecision.UNDECIDED, "not searched: others had more to win"
+    if end.decision != "won":
+        return OpDecision(end.decision), end.reason
+    if build is None or end.task_id not in build.task_ids:
+        return OpDecision.WON_NOT_SHIPPED, "a kernel for its block, or those within it, save more"
+    if build_report is None or not build_report.passed:
+        return OpDecision.WON_NOT_SHIPPED, "the build did not pass its gates"
+    return OpDecision.SHIPPED, end.reason
