@@ -39,6 +39,7 @@ from candidates.benchmark.statistics import (
     weigh_by_traffic,
 )
 from candidates.candidate import Candidate
+from candidates.ceilings import measure_ceilings_again
 from candidates.device import DeviceCeilings
 from candidates.judge.cpp_runner import open_cpp_runner
 from candidates.judge.endings import fault_of_ending
@@ -78,10 +79,12 @@ class Benchmark:
         cache_folder: Path,
         lock_file: Path,
         baselines: Sequence[Baseline] = PYTORCH_BASELINES,
+        measure_again: Callable[[DeviceCeilings], DeviceCeilings] = measure_ceilings_again,
     ) -> None:
         """`cache_folder` keeps the compiled runner and the baselines fixed for each task.
 
-        `baselines` may leave out torch.compile, which takes seconds for every shape.
+        `baselines` may leave out torch.compile, which takes seconds for every shape. `measure_again` has the last word
+        before a time is called impossible.
         """
         self._sandbox = sandbox
         self._ceilings = ceilings
@@ -89,6 +92,7 @@ class Benchmark:
         self._cache_folder = cache_folder
         self._lock_file = lock_file
         self._baselines = tuple(baselines)
+        self._measure_again = measure_again
 
     def fix_best_baselines(self, task: KernelTask, threads: int | None = None) -> Mapping[str, BestBaseline]:
         """By name of the public workload; measured once for each task and thread count, then kept."""
@@ -260,7 +264,7 @@ class Benchmark:
 
             current = enter(live.candidate, live.artifact)[0] if live else None
             side, prepared = enter(candidate, artifact)
-            yield Bout(contest, best, side, prepared, current, self._ceilings, seed)
+            yield Bout(contest, best, side, prepared, current, self._ceilings, self._measure_again, seed)
 
 
 def _caught(run: Callable[[], Measurement], seed: int) -> Measurement | Rejected:

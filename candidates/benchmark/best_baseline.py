@@ -7,7 +7,7 @@ import numpy as np
 
 from candidates.benchmark.baseline import BaselineFailed
 from candidates.benchmark.contest import Contest
-from candidates.benchmark.pairing import Side
+from candidates.benchmark.pairing import Sample, Side, call_times_us
 from candidates.benchmark.statistics import median
 from candidates.measurement import Baseline
 from candidates.record import Record
@@ -76,15 +76,16 @@ def _time_sides(
     with contest.sampler(workload, count) as sampler:
         for side in sides.values():
             sampler.lay_out(side)
-        samples_us: dict[Baseline, list[float]] = {baseline: [] for baseline in sides}
-        preempted_us: dict[Baseline, list[float]] = {baseline: [] for baseline in sides}
+        samples: dict[Baseline, list[Sample]] = {baseline: [] for baseline in sides}
         deadline_s = time.monotonic() + _ROUNDS_S * len(sides)
         for turn in range(_ROUNDS):
             if turn >= _FEWEST_ROUNDS and time.monotonic() > deadline_s:
                 break
             for index in rng.permutation(len(sides)):
                 baseline = list(sides)[index]
-                sample = sampler.sample(sides[baseline], count)
-                kept = preempted_us if sample.was_preempted else samples_us
-                kept[baseline].append((sample.batch_ns - sample.null_ns) / count / 1000)
-    return {baseline: max(median(samples_us[baseline] or preempted_us[baseline]), 0.1) for baseline in sides}
+                samples[baseline].append(sampler.sample(sides[baseline], count))
+    times_us = {}
+    for baseline, taken in samples.items():
+        undisturbed = [sample for sample in taken if not sample.was_preempted] or taken
+        times_us[baseline] = median(call_times_us(undisturbed, count, shares_core=sampler.shares_core))
+    return times_us

@@ -20,7 +20,7 @@ constexpr int LANES = 4;
 #endif
 typedef float Vector __attribute__((vector_size(LANES * 4)));
 
-constexpr double SECONDS_PER_RATE = 0.03;
+constexpr double SECONDS_PER_RATE = 0.04;
 
 static double now_s() {
     return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();

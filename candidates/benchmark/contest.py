@@ -72,10 +72,13 @@ class Contest:
         return Side(runner=runner, dispatch_us=dispatch_us), prepared
 
     def choose_count(self, workload: Workload, baseline_us: float, candidate_us: float) -> int:
-        """Calls in a sample: as the times ask, within the arena, and no set of cold parameters twice."""
+        """Calls in a sample: as the times ask, within the arena, and no set of cold parameters twice.
+
+        One set is left for the warm-up call, where there are several.
+        """
         slots_fit = self._private_cache_bytes // call_bytes(self.task, workload)
         room = max(_SLOTS_BYTES // call_bytes(self.task, workload) - 1, 1)
-        most = min(room, self.parameter_sets) if self.are_parameters_cold else room
+        most = min(room, max(self.parameter_sets - 1, 1)) if self.are_parameters_cold else room
         return min(choose_count(baseline_us, candidate_us, slots_fit), most)
 
     @contextmanager
@@ -103,7 +106,7 @@ def _count_parameter_sets(task: KernelTask, ceilings: DeviceCeilings) -> int:
     if not parameters_are_cold(task, last_cache_bytes(ceilings)):
         return min(task.instances, _WARM_PARAMETER_SETS)
     fastest_us = min(floor_us(task, workload, ceilings) for workload in task.public_workloads)
-    return min(task.instances, _COLD_PARAMETER_SETS, max(2, math.ceil(SAMPLE_US / fastest_us)))
+    return min(task.instances, _COLD_PARAMETER_SETS, 1 + math.ceil(SAMPLE_US / fastest_us))
 
 
 def _make_arena(task: KernelTask, parameter_sets: int) -> Arena:

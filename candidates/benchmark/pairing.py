@@ -1,8 +1,8 @@
 """Paired samples of two sides over the same slots, in random order, by a clock that neither side can reach."""
 
-import resource
 import time
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,8 +18,6 @@ SHORTEST_CALL_US, SHORTEST_ESTIMATE_US = 1e-3, 0.1
 _ABSENT_NS, _ABSENT_SHARE = 5_000, 0.01
 """On a shared core one of us or the runner must be running all the time; a sample with a longer absence was preempted.
 Switch counts would not show it: the handshake preempts by itself, and who waits for the core is not switched out."""
-_EXPECTED_SWITCHES, _HARMLESS_SWITCH_EVERY_NS = 1, 5_000_000
-"""On several cores: the freezing may preempt us once, and the kernel's own short work interrupts every long sample."""
 _DROPPED_IN_A_ROW = 200
 _NULL_TRIES = 5
 _ESTIMATE_SAMPLES, _MOST_ESTIMATE_SAMPLES = 3, 12
@@ -60,17 +58,15 @@ class Sample:
     was_preempted: bool
 
 
-@dataclass(slots=True)
-class _Times:
-    """Undisturbed samples of one side on one workload."""
+def call_times_us(samples: Sequence[Sample], count: int, *, shares_core: bool) -> list[float]:
+    """Of one call in each of one side's samples, less the handshake.
 
-    batches_ns: list[int] = field(default_factory=list)
-    nulls_ns: list[int] = field(default_factory=list)
-    preempted: int = 0
-
-    def of_one_call_us(self, count: int) -> list[float]:
-        null_ns = median(self.nulls_ns)
-        return [max((batch - null_ns) / count / 1000, SHORTEST_CALL_US) for batch in self.batches_ns]
+    On several cores a handshake may wait for a busy core without our seeing it; then the shortest one is subtracted,
+    which moves every ratio towards 1.
+    """
+    nulls_ns = [sample.null_ns for sample in samples]
+    null_ns = median(nulls_ns) if shares_core else min(nulls_ns)
+    return [max((sample.batch_ns - null_ns) / count / 1000, SHORTEST_CALL_US) for sample in samples]
 
 
 class Sampler:
@@ -83,7 +79,7 @@ class Sampler:
         self.slots = slots
         self._content = content
         self._flush = flush
-        self._shares_core = shares_core
+        self.shares_core = shares_core
 
     @property
     def largest_count(self) -> int:
@@ -99,34 +95,28 @@ class Sampler:
         """`count` calls in one batch; the side is frozen again when this returns."""
         runner = side.runner
         runner.thaw()
-        runner.run(self.largest_count, 1)  # untimed: code and branch predictors of this side are warm again
         if self._flush:
             self._flush.flush()
+        # Untimed, with other parameters where they are cold: code and branch predictors are warm in serving.
+        runner.run(self.largest_count, 1)
         self.slots.refresh(self._content)
-        watched = self._run_on_shared_core if self._shares_core else self._run_on_several_cores
         for _ in range(_NULL_TRIES):
-            null_ns, was_null_preempted = watched(runner, 0)
+            null_ns, was_null_preempted = self._run(runner, 0)
             if not was_null_preempted:
                 break
-        batch_ns, was_preempted = watched(runner, count)
+        batch_ns, was_preempted = self._run(runner, count)
         runner.freeze()
         return Sample(batch_ns=batch_ns, null_ns=null_ns, was_preempted=was_preempted or was_null_preempted)
 
-    @staticmethod
-    def _run_on_shared_core(runner: KernelRunner, count: int) -> tuple[int, bool]:
+    def _run(self, runner: KernelRunner, count: int) -> tuple[int, bool]:
+        """(ns, was preempted). On several cores nothing tells waiting for work from waiting for a core: all samples
+        count there, and it takes more of them."""
+        if not self.shares_core:
+            return runner.run(0, count), False
         ran_before_ns = time.thread_time_ns() + runner.cpu_time_ns()
         batch_ns = runner.run(0, count)
         ran_ns = time.thread_time_ns() + runner.cpu_time_ns() - ran_before_ns
         return batch_ns, batch_ns - ran_ns > _ABSENT_NS + _ABSENT_SHARE * batch_ns
-
-    @staticmethod
-    def _run_on_several_cores(runner: KernelRunner, count: int) -> tuple[int, bool]:
-        switches_before = runner.involuntary_switches() + _own_switches()
-        batch_ns = runner.run(0, count)
-        runner.freeze()  # before anything slow: what was not done when the reply came must stay undone
-        switches = runner.involuntary_switches() + _own_switches() - switches_before
-        runner.thaw()
-        return batch_ns, switches > _EXPECTED_SWITCHES + batch_ns // _HARMLESS_SWITCH_EVERY_NS
 
     def estimate_us(self, side: Side, count: int = 1) -> float:
         """Of one call, from a few samples, undisturbed ones where there are any."""
@@ -134,7 +124,7 @@ class Sampler:
         while all(sample.was_preempted for sample in samples) and len(samples) < _MOST_ESTIMATE_SAMPLES:
             samples.append(self.sample(side, count))
         kept = [sample for sample in samples if not sample.was_preempted] or samples
-        return max(median([sample.batch_ns - sample.null_ns for sample in kept]) / count / 1000, SHORTEST_ESTIMATE_US)
+        return max(median(call_times_us(kept, count, shares_core=self.shares_core)), SHORTEST_ESTIMATE_US)
 
 
 class Pairing:
@@ -152,19 +142,22 @@ class Pairing:
         self.baseline = baseline
         self.candidate = candidate
         self.count = count
-        self._times = {True: _Times(), False: _Times()}  # by whether it is the candidate
+        self._samples: dict[bool, list[Sample]] = {True: [], False: []}  # by whether it is the candidate
+        self._preempted = {True: 0, False: 0}
+        self._shares_core = True
         self._rng = rng
         self._audit = audit
 
     @property
     def pairs(self) -> int:
-        return len(self._times[True].batches_ns)
+        return len(self._samples[True])
 
     def take(self, sampler: Sampler, pairs: int, deadline_s: float) -> None:
         """Adds that many pairs, or fewer when `time.monotonic()` passes the deadline; preempted ones do not count.
 
         Both sides know the sampler's layout. Always leaves one pair at least, or raises MachineTooBusy.
         """
+        self._shares_core = sampler.shares_core
         wanted = self.pairs + pairs
         tried = 0
         while self.pairs < wanted and (time.monotonic() < deadline_s or self.pairs == 0):
@@ -175,10 +168,10 @@ class Pairing:
 
     def candidate_times_us(self) -> list[float]:
         """Of one call, without dispatch."""
-        return self._times[True].of_one_call_us(self.count)
+        return call_times_us(self._samples[True], self.count, shares_core=self._shares_core)
 
     def baseline_times_us(self) -> list[float]:
-        return self._times[False].of_one_call_us(self.count)
+        return call_times_us(self._samples[False], self.count, shares_core=self._shares_core)
 
     def ratios(self) -> list[float]:
         """baseline / candidate as serving sees them, pair by pair."""
@@ -198,7 +191,7 @@ class Pairing:
             if self._audit:
                 # Both sides leave the same traces in the caches: the next sample must not tell which one came before.
                 seen[is_candidate] = self._audit.look(sampler.slots, self.count)
-            self._times[is_candidate].preempted += sample.was_preempted
+            self._preempted[is_candidate] += sample.was_preempted
             taken[is_candidate] = sample
         if self._audit:
             self._audit.judge(seen[True])
@@ -206,11 +199,10 @@ class Pairing:
         if any(sample.was_preempted for sample in taken.values()):
             return
         for is_candidate, sample in taken.items():
-            self._times[is_candidate].batches_ns.append(sample.batch_ns)
-            self._times[is_candidate].nulls_ns.append(sample.null_ns)
+            self._samples[is_candidate].append(sample)
 
     def _refuse_provoked_preemption(self) -> None:
-        ours, theirs = self._times[False].preempted, self._times[True].preempted
+        ours, theirs = self._preempted[False], self._preempted[True]
         seen = self.pairs + max(ours, theirs)
         if seen >= _PROVOKED_AFTER and theirs > _PROVOKED_SHARE * seen and ours < theirs / 3:
             raise PreemptionProvoked(f"{theirs} of about {seen} samples were preempted, {ours} of the baseline's")
@@ -225,7 +217,3 @@ def choose_count(baseline_us: float, candidate_us: float, slots_fit: int) -> int
     faster, slower = min(baseline_us, candidate_us), max(baseline_us, candidate_us)
     wanted = min(SAMPLE_US / faster, max(slots_fit, 0.4 * SAMPLE_US / faster))
     return max(1, int(min(wanted, LONGEST_SAMPLE_US / slower)))
-
-
-def _own_switches() -> int:
-    return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

@@ -179,6 +179,7 @@ def test_rejects_kernel_faster_than_the_device_allows(pool: BaselinePool, cache_
         cache_folder=cache_folder,
         lock_file=cache_folder / "lock",
         baselines=(Baseline.EAGER_OUT,),
+        measure_again=lambda ceilings: ceilings,
     )
     measured = race(slow_device, ONE_ROW, HONEST)
     assert isinstance(measured, Rejected)
