@@ -9,9 +9,10 @@ from candidates.task import KernelTask
 from candidates.verdict import Accepted
 from compiler_agent.agents.search.emit_cpp import emit_candidate
 from compiler_agent.agents.search.emit_naive import emit_naive
-from compiler_agent.agents.search.program import NoProgram, Program, write_program
+from compiler_agent.agents.search.program import NoProgram, Program
 from compiler_agent.agents.search.schedule import Schedule
 from compiler_agent.agents.search.space import choices, first_schedules, is_legal, legal_schedules
+from compiler_agent.agents.search.staging import write_program
 
 GENERATION_SIZE = 4
 PATIENCE_GENERATIONS = 3

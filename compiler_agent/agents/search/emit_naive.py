@@ -13,11 +13,11 @@ from compiler_agent.agents.search.program import (
     FLAT_COLUMN,
     FLAT_ROW,
     ContractionStage,
-    Loop,
     Program,
     Stage,
     Store,
 )
+from compiler_agent.agents.search.regions import Loop
 
 _HEADER = r"""
 #include <algorithm>

@@ -8,10 +8,14 @@ import torch
 
 from candidates.reference import load_reference
 from candidates.task import ElementType, KernelTask, TensorSpec
-from compiler_agent.agents.search.aten_ops import HANDLERS, Tensor, memoised
+from compiler_agent.agents.search.aten_pointwise import POINTWISE
+from compiler_agent.agents.search.aten_reductions import REDUCTIONS
+from compiler_agent.agents.search.aten_views import VIEWS
 from compiler_agent.agents.search.expressions import Apply, Index, Load, Size
 from compiler_agent.agents.search.index_maps import Ranges, Unsupported, axis_symbol
+from compiler_agent.agents.search.tensors import Tensor, memoised
 
+_HANDLERS = POINTWISE | VIEWS | REDUCTIONS
 _CHECKS = {torch.ops.aten._assert_tensor_metadata.default, torch.ops.aten._assert_scalar.default}
 _FIRST_AXIS_SIZE = 5  # any size >= 2 serves: export gives every axis a symbol of its own
 
@@ -120,7 +124,7 @@ def _read_call(node: torch.fx.Node, environment: dict[torch.fx.Node, Any], axes:
         source, place = node.args
         assert isinstance(source, torch.fx.Node)
         return environment[source][place]
-    handler = HANDLERS.get(node.target)
+    handler = _HANDLERS.get(node.target)
     if handler is None:
         raise Unsupported(f"op {node.target}")
     arguments = torch.fx.map_arg(node.args, lambda argument: environment[argument])

@@ -17,8 +17,9 @@ from candidates.inputs import Distribution
 from candidates.task import KernelTask
 from compiler_agent.agents.search.agent import naive_kernel
 from compiler_agent.agents.search.emit_cpp import emit_candidate
-from compiler_agent.agents.search.program import ContractionStage, NoProgram, Program, write_program
+from compiler_agent.agents.search.program import ContractionStage, NoProgram, Program
 from compiler_agent.agents.search.schedule import Schedule
+from compiler_agent.agents.search.staging import write_program
 
 ROWS = [{"tokens": 1}, {"tokens": 7}]
 OTHER_SCHEDULE = Schedule(vector_width=8, unroll=4, reuse_from_cost=20, weights="rows", row_tile=4, column_tile=4)
@@ -122,7 +123,7 @@ def reference(scores, mask):
 
 
 def rope(dtype: str) -> KernelTask:
-    """Queries and keys as attention sees them: [batch, heads, tokens, dim] over a [batch, tokens, heads, dim] buffer."""
+    """Queries and keys as attention sees them: [batch, heads, tokens, dim] over a buffer with tokens before heads."""
     reference = """
 def rotate_half(x):
     middle = x.shape[-1] // 2
@@ -277,9 +278,7 @@ def reference(x):
             exact = function(x.double()).float()
             # Where e^-x overflows, 1 / (1 + e^-x) is zero, as in PyTorch itself.
             smallest = 1e-38 if name == "logistic" else 2e-45
-            torch.testing.assert_close(
-                got[name], exact, rtol=3e-7, atol=smallest, equal_nan=True, msg=lambda text: f"{name} {width}: {text}"
-            )
+            torch.testing.assert_close(got[name], exact, rtol=3e-7, atol=smallest, equal_nan=True)
 
 
 def test_a_block_becomes_one_program_with_its_elementwise_work_fused_into_the_products() -> None:

@@ -11,8 +11,9 @@ from candidates.measurement import Baseline, Decision, Interval, Measurement, St
 from candidates.task import KernelTask
 from candidates.verdict import Accepted, Evidence, EvidenceKind, Reason, Rejected
 from compiler_agent.agents.search.agent import SearchAgent
-from compiler_agent.agents.search.program import NoProgram, write_program
+from compiler_agent.agents.search.program import NoProgram
 from compiler_agent.agents.search.space import legal_schedules
+from compiler_agent.agents.search.staging import write_program
 
 PLENTY = Budget(seconds=1e6, attempts=1000)
 
