@@ -112,6 +112,16 @@ class BuildRecord(Record):
     """Of the kernels in it."""
 
 
+BUILD_FAILURE = "build_failure"
+"""Name of the stage that a BuildFailure is recorded under, in place of END_TO_END."""
+
+
+class BuildFailure(Record):
+    """The served model could not be run with the build."""
+
+    message: str
+
+
 class OpDecision(StrEnum):
     SHIPPED = "shipped"
     WON_NOT_SHIPPED = "won_not_shipped"

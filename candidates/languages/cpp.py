@@ -34,7 +34,7 @@ class CppLanguage:
     name = LanguageName.CPP
 
     def build_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
-        """Launch parameters become macros: `{"tile": 8}` is `-DLAUNCH_tile=8`, which clashes with no name in a source."""
+        """Launch parameters become macros: `{"tile": 8}` is `-DLAUNCH_tile=8`, no name that a source has already."""
         for entry in filter(None, (candidate.entry, candidate.prepare)):
             if not _IDENTIFIER.fullmatch(entry) or entry.startswith("compiler_agent_"):
                 raise SourceRefused(

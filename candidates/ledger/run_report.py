@@ -4,8 +4,10 @@ from candidates.hot_ops import HotOp
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
-from candidates.promotion import EndToEnd, decide_build
+from candidates.promotion import EndToEnd, Gate, decide_build
 from candidates.run import (
+    BUILD_FAILURE,
+    BuildFailure,
     BuildRecord,
     BuildReport,
     OpDecision,
@@ -26,7 +28,8 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
         raise LedgerError(f"{run_id} has no ranking yet: nothing to report")
     end_to_end = ledger.stage(run_id, Stage.END_TO_END, EndToEnd)
     build = ledger.build_of(run_id)
-    build_report = None if build is None or end_to_end is None else _report_build(build, end_to_end, live_build)
+    failure = ledger.stage(run_id, BUILD_FAILURE, BuildFailure)
+    build_report = None if build is None else _report_build(build, _gates(end_to_end, failure), live_build)
     ends = {end.task_id: end for end in ledger.search_ends(run_id)}
     return RunReport(
         run_id=run_id,
@@ -56,13 +59,20 @@ def measurement_of(ledger: Ledger, run_id: str, end: SearchEnd | None) -> Measur
     return None
 
 
-def _report_build(build: BuildRecord, end_to_end: EndToEnd, live_build: str | None) -> BuildReport:
+def _gates(end_to_end: EndToEnd | None, failure: BuildFailure | None) -> tuple[Gate, ...]:
+    if end_to_end is not None:
+        return decide_build(end_to_end)
+    figure = failure.message if failure is not None else "was not measured"
+    return (Gate(name="the model runs with the build", figure=figure, bound="it does", passed=False),)
+
+
+def _report_build(build: BuildRecord, gates: tuple[Gate, ...], live_build: str | None) -> BuildReport:
     return BuildReport(
         id=build.id,
         path=build.path,
         kernels=len(build.task_ids),
         live=live_build == build.id,
-        gates=decide_build(end_to_end),
+        gates=gates,
     )
 
 

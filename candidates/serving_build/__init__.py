@@ -7,6 +7,5 @@ builds          which build is live, by recorded approvals; rollback
 model_process   inside a sandbox: the served model with or without a build
 served_process  outside: commands, shared memory and the clock of one such process
 quality, speed  what two of them show: KL divergence and agreement; paired ratios over the traffic's steps
-eager_threads   the number of threads that eager is at its best with
 end_to_end      all of it together: the figures that decide whether a build ships
 """

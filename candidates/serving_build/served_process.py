@@ -26,11 +26,15 @@ _REPLY_BYTES = 4 << 20
 
 
 class ServedProcessEnded(Exception):
-    """The model process crashed, was killed, answered nonsense or left no logits; `finished` says how it ended."""
+    """The model process crashed, was killed, answered nonsense or left no logits; `finished` says how it ended.
 
-    def __init__(self, message: str, finished: Finished) -> None:
+    `is_patched`: it ran the build, so the build's kernels are at fault.
+    """
+
+    def __init__(self, message: str, finished: Finished, is_patched: bool) -> None:
         super().__init__(message)
         self.finished = finished
+        self.is_patched = is_patched
 
 
 class ServedProcessLate(ServedProcessEnded):
@@ -180,7 +184,7 @@ class ServedProcess:
             if deadline_s is not None:
                 remaining_s = deadline_s - time.monotonic()
                 if remaining_s <= 0 or not select.select([self._process.stdout], [], [], remaining_s)[0]:
-                    raise ServedProcessLate(f"the {self.name} process was late", self._process.kill())
+                    raise ServedProcessLate(f"the {self.name} process was late", self._process.kill(), self._is_patched)
             piece = os.read(self._process.stdout.fileno(), 1 << 16)
             line += piece
             if not piece or len(line) > _REPLY_BYTES:
@@ -192,7 +196,9 @@ class ServedProcess:
         finished = self._process.kill()
         last_words = finished.log.strip().splitlines()[-1:] or ["no output"]
         return ServedProcessEnded(
-            f"the {self.name} process {what} ({finished.ending}, {finished.exit_code}): {last_words[0]}", finished
+            f"the {self.name} process {what} ({finished.ending}, {finished.exit_code}): {last_words[0]}",
+            finished,
+            self._is_patched,
         )
 
 

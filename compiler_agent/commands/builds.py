@@ -25,7 +25,10 @@ def list_builds(json: JsonOption = False) -> ExitCode:
     Example: compiler-agent builds list
     """
     store = BuildStore(read_settings().home)
-    builds, live = store.list(), store.current()
+    try:
+        builds, live = store.list(), store.current()
+    except BuildRefused as error:
+        raise UserFault(f"{error}: remove that build's folder, or restore it") from error
     if json:
         print_json(
             [{"id": build.id, "path": str(build.path), "kernels": len(build.manifest.kernels), "live": build.id == live}

@@ -11,12 +11,12 @@ from candidates.ledger.ledger import Ledger
 from candidates.ledger.run_report import report_run
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import EndToEnd, WonKernel, choose_levels
-from candidates.run import BuildRecord, Progress, Ranking, ReplayRecord, Stage
+from candidates.run import BUILD_FAILURE, BuildFailure, BuildRecord, Progress, Ranking, ReplayRecord, RunRequest, Stage
 from candidates.serving_build.build import ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.end_to_end import measure_end_to_end
 from candidates.serving_build.manifest import ranges_of_wins
-from candidates.serving_build.served_process import ModelFiles
+from candidates.serving_build.served_process import ModelFiles, ServedProcessEnded
 from kernel_sandbox.sandbox import Sandbox
 from traces.served_model import open_model
 from workflows.activities.heartbeat import beating
@@ -110,34 +110,47 @@ class DeviceShipActivities:
     def gate_build(self, ship: ShipInput) -> None:
         """Measures the model with and without the run's build; without a build there is nothing to do."""
         build = self._ledger.build_of(ship.run_id)
-        if build is None or self._ledger.stage(ship.run_id, Stage.END_TO_END, EndToEnd) is not None:
+        if build is None or self._was_gated(ship.run_id):
             return
         request = self._ledger.run_request(ship.run_id)
         ranking = _required(self._ledger.stage(ship.run_id, Stage.RANKING, Ranking), "ranking")
         replay = _required(self._ledger.stage(ship.run_id, Stage.REPLAY, ReplayRecord), "replay")
-        self._ledger.add_progress(
-            ship.run_id, Progress(stage=Stage.END_TO_END, message="the model with and without the build")
-        )
-        model = open_model(request.model, self._home)
-        with beating():
-            figures = measure_end_to_end(
-                self._sandbox,
-                ModelFiles(folder=model.folder(), tokenizer=model.tokenizer),
-                Path(build.path),
-                replay.steps,
-                threads=ranking.threads,
-                seconds=request.end_to_end_s,
-                compile_seconds=request.compile_s,
-            )
+        self._tell(ship.run_id, "the model with and without the build")
+        try:
+            with beating():
+                figures = self._measure(request, ranking, replay, Path(build.path))
+        except ServedProcessEnded as ended:
+            if not ended.is_patched:
+                raise
+            self._ledger.put_stage(ship.run_id, BUILD_FAILURE, BuildFailure(message=str(ended)))
+            self._tell(ship.run_id, f"the model does not run with the build: {ended}")
+            return
         self._ledger.put_stage(ship.run_id, Stage.END_TO_END, figures)
-        self._ledger.add_progress(
+        self._tell(
             ship.run_id,
-            Progress(
-                stage=Stage.END_TO_END,
-                best_speedup=figures.speedup,
-                message=f"decode {figures.decode_speedup:.2f}x, prefill {figures.prefill_speedup:.2f}x of eager",
-            ),
+            f"decode {figures.decode_speedup:.2f}x, prefill {figures.prefill_speedup:.2f}x of eager",
         )
+
+    def _was_gated(self, run_id: str) -> bool:
+        return (
+            self._ledger.stage(run_id, Stage.END_TO_END, EndToEnd) is not None
+            or self._ledger.stage(run_id, BUILD_FAILURE, BuildFailure) is not None
+        )
+
+    def _measure(self, request: RunRequest, ranking: Ranking, replay: ReplayRecord, build_folder: Path) -> EndToEnd:
+        model = open_model(request.model, self._home)
+        return measure_end_to_end(
+            self._sandbox,
+            ModelFiles(folder=model.folder(), tokenizer=model.tokenizer),
+            build_folder,
+            replay.steps,
+            threads=ranking.threads,
+            seconds=request.end_to_end_s,
+            compile_seconds=request.compile_s,
+        )
+
+    def _tell(self, run_id: str, message: str) -> None:
+        self._ledger.add_progress(run_id, Progress(stage=Stage.END_TO_END, message=message))
 
 
 def _required(found: T | None, what: str) -> T:

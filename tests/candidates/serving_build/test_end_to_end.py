@@ -11,7 +11,6 @@ from transformers import LlamaForCausalLM
 from candidates.device import DeviceFingerprint
 from candidates.promotion import PathName, decide_build
 from candidates.serving_build.build import Build, ShippedKernel, write_build
-from candidates.serving_build.eager_threads import time_eager_by_threads
 from candidates.serving_build.end_to_end import measure_end_to_end
 from candidates.serving_build.quality import QualityPlan, kl_divergence, sample_tokens
 from candidates.serving_build.served_process import ModelFiles, ServedProcessEnded
@@ -146,9 +145,3 @@ def test_tokens_are_sampled_by_their_probability() -> None:
     counts = np.bincount(sample_tokens(logits, np.random.default_rng(0)), minlength=4)
     assert counts[3] == 0
     assert counts[:3] / 4000 == pytest.approx([0.5, 0.25, 0.25], abs=0.05)
-
-
-def test_eager_is_timed_with_each_number_of_threads(files: ModelFiles) -> None:
-    seconds = time_eager_by_threads(BubblewrapSandbox(), files, STEPS, (1, 2))
-    assert set(seconds) == {1, 2}
-    assert all(value > 0 for value in seconds.values())
