@@ -40,19 +40,19 @@ SOURCE = """
 #include <cstdint>
 static float chain(float seed) {
     float value = seed;
-    for (int i = 0; i < CHAIN; i++) asm volatile("" : "+x"(value = value * 0.999f + 0.001f));
+    for (int i = 0; i < LAUNCH_CHAIN; i++) asm volatile("" : "+x"(value = value * 0.999f + 0.001f));
     return value;
 }
 extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
     volatile float kept = chain(x[0]);
     (void)kept;
-    for (int64_t i = 0; i < rows * WIDTH; i++) {
-        float product = x[i] * weight[i % WIDTH];
+    for (int64_t i = 0; i < rows * LAUNCH_WIDTH; i++) {
+        float product = x[i] * weight[i % LAUNCH_WIDTH];
         y[i] = (product > 0 ? product : 0) + x[i];
     }
 }
 extern "C" void repeat(const float* x, const float* weight, float* y, int64_t count) {
-    for (int64_t i = 0; i < count; i++) kernel(x + i * WIDTH, weight, y + i * WIDTH, 1);
+    for (int64_t i = 0; i < count; i++) kernel(x + i * LAUNCH_WIDTH, weight, y + i * LAUNCH_WIDTH, 1);
 }
 """
 

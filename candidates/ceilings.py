@@ -1,12 +1,10 @@
 """Measuring which device this is and what it can do at best: DeviceFingerprint and DeviceCeilings of a CPU."""
 
-import ctypes
 import json
 import os
 import platform
 import re
 import subprocess
-import time
 from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
@@ -14,8 +12,8 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from candidates.benchmark.statistics import median
 from candidates.device import BandwidthCeiling, DeviceCeilings, DeviceFingerprint
+from candidates.dispatch import measure_dispatch_us
 
 TYPICAL_CACHE_BYTES = (32 << 10, 1 << 20, 32 << 20)
 """Assumed where the system reports no caches, as some virtual machines do."""
@@ -142,7 +140,7 @@ def _probe(fingerprint: DeviceFingerprint, threads: int) -> DeviceCeilings:
         read=rates("read"),
         copy_bandwidth=rates("copy"),
         flops_per_s=answer["flops_per_s"],
-        dispatch_us=measure_dispatch_us(),
+        dispatch_us=measure_dispatch_us(fingerprint),
     )
 
 
@@ -153,36 +151,3 @@ def _build(arguments: Sequence[str]) -> None:
         raise CeilingsUnmeasurable("no g++ found: install it, for example with `apt install g++`") from error
     except subprocess.CalledProcessError as error:
         raise CeilingsUnmeasurable(f"g++ could not build the ceilings probe: {error.stderr}") from error
-
-
-def measure_dispatch_us(rounds: int = 30, calls: int = 1000) -> float:
-    """What serving adds to one kernel call: shape guard, fresh output, and a foreign call with six arguments.
-
-    The median over rounds, on one thread.
-    """
-    with TemporaryDirectory() as folder:
-        source, library = Path(folder) / "empty.cpp", Path(folder) / "empty.so"
-        source.write_text('extern "C" void kernel(void*, void*, void*, void*, long, long) {}')
-        _build(["-O1", "-shared", "-fPIC", str(source), "-o", str(library)])
-        kernel = ctypes.CDLL(str(library)).kernel
-        kernel.argtypes = [ctypes.c_void_p] * 4 + [ctypes.c_int64] * 2
-        kernel.restype = None
-        hidden, weight = torch.zeros(8, 64), torch.zeros(64)
-        times_us = []
-        for _ in range(rounds):
-            began_ns = time.perf_counter_ns()
-            for _ in range(calls):
-                _dispatch(kernel, hidden, hidden, weight)
-            times_us.append((time.perf_counter_ns() - began_ns) / calls / 1000)
-        return median(times_us)
-
-
-def _dispatch(
-    kernel: "ctypes._NamedFuncPointer", left: torch.Tensor, right: torch.Tensor, weight: torch.Tensor
-) -> torch.Tensor:
-    rows, width = left.shape
-    if left.dtype is not torch.float32 or width != 64 or right.shape != left.shape or not left.is_contiguous():
-        raise ValueError(f"the guard of the dispatch probe does not know {tuple(left.shape)}")
-    output = torch.empty((rows, width))
-    kernel(left.data_ptr(), right.data_ptr(), weight.data_ptr(), output.data_ptr(), rows, width)
-    return output
