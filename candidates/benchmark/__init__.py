@@ -1,6 +1,6 @@
-"""How fast a candidate is beside the best baseline, by paired samples with the clock outside the sandbox.
+"""How fast a candidate is, by a clock that it cannot reach.
 
-`statistics` (pure: tests, intervals, decisions) → `slots` (calls laid out in the arena) → `baseline` with
-`baseline_process` (PyTorch in processes of its own) → `pairing` (samples in pairs) → `best_baseline` (fixed before any
-race) → `bout` and `audit` (one candidate against it, its timed outputs checked) → `benchmark` (screen, race, confirm).
+`benchmark` (screen, race, confirm) opens a `contest` (arena, parameters, sides) for one candidate's `bout`; on each
+workload a `pairing` samples both sides over `slots`, an `audit` looks at what the candidate left, and `statistics`
+decides. The opponents: `best_baseline` over the PyTorch processes of `baseline`.
 """

@@ -73,7 +73,7 @@ static void compute(const float* x, const float* weight, float* y, int64_t rows)
             y[r * 256 + i] = (p > 0 ? p : 0) + v;
         }
 }
-extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+extern "C" void kernel(const float* x, WEIGHT* weight, float* y, int64_t rows) {
     BODY
 }
 """
@@ -97,7 +97,8 @@ MANY_ROWS = task_of((64,))
 
 
 def kernel(body: str, task: KernelTask = ONE_ROW) -> LiveKernel:
-    candidate = Candidate(language=LanguageName.CPP, source=KERNEL.replace("BODY", body))
+    weight = "float" if task.inputs[1].role is InputRole.STATE else "const float"
+    candidate = Candidate(language=LanguageName.CPP, source=KERNEL.replace("WEIGHT", weight).replace("BODY", body))
     artifact = BUILDER.build(task, candidate)
     assert isinstance(artifact, bytes), artifact
     return LiveKernel(candidate=candidate, artifact=artifact)
@@ -153,6 +154,23 @@ def test_slower_kernel_loses_and_faster_one_wins_against_the_live_one(benchmark_
     assert isinstance(slower, Measurement)
     assert isinstance(faster, Measurement)
     assert (slower.decision, faster.decision) == (Decision.LOSE, Decision.WIN)
+
+
+def test_state_that_a_kernel_does_not_update_is_noticed_while_timed(benchmark_of_tests: Benchmark) -> None:
+    state = InputSpec(
+        name="weight", element_type=ElementType.FLOAT32, shape=(256,), dim_order=(0,), role=InputRole.STATE
+    )
+    task = ONE_ROW.model_copy(
+        update={
+            "inputs": (ONE_ROW.inputs[0], state),
+            "reference": REFERENCE.replace("    return", "    weight.mul_(2)\n    return"),
+        }
+    )
+    updates = "for (int i = 0; i < 256; i++) weight[i] *= 2;"
+    assert isinstance(race(benchmark_of_tests, task, updates + HONEST), Measurement)
+    forgets = race(benchmark_of_tests, task, f"if (calls++ < 40) {{ {updates} {HONEST} }} else {{ {HONEST} }}")
+    assert isinstance(forgets, Rejected)
+    assert forgets.reason is Reason.WRONG_VALUES
 
 
 @pytest.mark.parametrize(
