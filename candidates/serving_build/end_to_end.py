@@ -13,10 +13,21 @@ from candidates.serving_build.build import read_build
 from candidates.serving_build.prompts import PROMPTS
 from candidates.serving_build.quality import CHUNK_TOKENS, QualityPlan, measure_quality
 from candidates.serving_build.served_process import ModelFiles, ProcessSpec, ServedProcess
-from candidates.serving_build.speed import Pairs, Stratum, choose_strata, ratio, speedup, time_alone, time_pairs
+from candidates.serving_build.speed import (
+    Pairs,
+    Stratum,
+    choose_strata,
+    fit_strata,
+    ratio,
+    speedup,
+    time_alone,
+    time_pairs,
+)
 from kernel_sandbox.sandbox import Sandbox
 from traces.replay.step import EngineStep
 
+FRESH_PAIRS = 5
+"""Pairs of processes: without a difference, all five lie on one side of 1.0 by chance in 1 of 32 builds."""
 LEAST_SPEED_SHARE = 0.4
 """Of the time, for pairs, however long the quality took."""
 GRACE_S = 600.0
@@ -62,18 +73,19 @@ def measure_end_to_end(
         )
         return ServedProcess(sandbox, model, spec, wall_s=seconds + compile_seconds + GRACE_S)
 
+    rounds: list[tuple[Pairs, ...]] = []
     with open_process(PathName.EAGER) as eager, open_process(PathName.BUILD) as patched:
         if prompts is None:
             prompts = eager.ask("tokenize", texts=list(PROMPTS))["ids"]
         quality = measure_quality(eager, patched, plan, prompts, rng)
-        remaining_s = max(seconds - (time.monotonic() - started_s), LEAST_SPEED_SHARE * seconds)
-        pairs = time_pairs(eager, patched, strata, model.vocabulary, remaining_s, rng)
+        round_s = max(seconds - (time.monotonic() - started_s), LEAST_SPEED_SHARE * seconds) / FRESH_PAIRS
+        timed = fit_strata(eager, strata, model.vocabulary, round_s, rng)
+        rounds.append(time_pairs(eager, patched, timed, model.vocabulary, round_s, rng))
         report = _read_report(patched)
-    timed = [pair.stratum for pair in pairs]
-    seconds_by_path = {
-        PathName.EAGER: {pair.stratum: float(np.median(pair.eager_ns)) * 1e-9 for pair in pairs},
-        PathName.BUILD: {pair.stratum: float(np.median(pair.eager_ns)) / ratio(pair) * 1e-9 for pair in pairs},
-    }
+    for _ in range(1, FRESH_PAIRS):
+        with open_process(PathName.EAGER) as eager, open_process(PathName.BUILD) as patched:
+            rounds.append(time_pairs(eager, patched, timed, model.vocabulary, round_s, rng))
+    seconds_by_path = _seconds_by_path(rounds)
     notes = _notes(timed, report)
     if compile_seconds > 0:
         with open_process(PathName.COMPILE) as compiled:
@@ -81,17 +93,20 @@ def measure_end_to_end(
         seconds_by_path[PathName.COMPILE] = {stratum: ns * 1e-9 for stratum, ns in medians_ns.items()}
         if len(medians_ns) < len(timed):
             notes += (f"torch.compile had {len(medians_ns)} of {len(timed)} steps ready in {compile_seconds:.0f} s",)
-    decode_pairs = [pair for pair in pairs if pair.stratum.is_decode]
-    prefill_pairs = [pair for pair in pairs if not pair.stratum.is_decode]
-    in_traffic = [pair for pair in pairs if pair.stratum.passes > 0] or pairs
-    every, decode, prefill = (speedup(chosen, rng) for chosen in (in_traffic, decode_pairs, prefill_pairs))
+    decodes = [stratum for stratum in timed if stratum.is_decode]
+    prefills = [stratum for stratum in timed if not stratum.is_decode]
+    in_traffic = [stratum for stratum in timed if stratum.passes > 0] or timed
+    every, decode, prefill = (
+        speedup([[pair for pair in pairs if pair.stratum in chosen] for pairs in rounds])
+        for chosen in (in_traffic, decodes, prefills)
+    )
     ids = [kernel.id for kernel in build.manifest.kernels]
     return EndToEnd(
         build_id=build.id,
         threads=threads,
-        decode_tokens_per_s={path: _tokens_per_s(times) for path, times in _complete(seconds_by_path, decode_pairs)},
-        prefill_tokens_per_s={path: _tokens_per_s(times) for path, times in _complete(seconds_by_path, prefill_pairs)},
-        ttft_s={path: _mean_pass_s(times) for path, times in _complete(seconds_by_path, prefill_pairs)},
+        decode_tokens_per_s={path: _tokens_per_s(times) for path, times in _complete(seconds_by_path, decodes)},
+        prefill_tokens_per_s={path: _tokens_per_s(times) for path, times in _complete(seconds_by_path, prefills)},
+        ttft_s={path: _mean_pass_s(times) for path, times in _complete(seconds_by_path, prefills)},
         speedup=every.value,
         speedup_interval=every.interval,
         decode_speedup=decode.value,
@@ -137,11 +152,21 @@ def _read_report(patched: ServedProcess) -> RuntimeReport:
         raise patched.ended(f"reported nonsense: {error.errors()[0]['msg']}") from error
 
 
+def _seconds_by_path(rounds: Sequence[Sequence[Pairs]]) -> dict[PathName, dict[Stratum, float]]:
+    """Medians over rounds; the build's time is eager's over the paired ratio."""
+    seconds: dict[PathName, dict[Stratum, float]] = {PathName.EAGER: {}, PathName.BUILD: {}}
+    for of_stratum in zip(*rounds, strict=True):
+        eager_s = float(np.median([np.median(pair.eager_ns) for pair in of_stratum])) * 1e-9
+        stratum = of_stratum[0].stratum
+        seconds[PathName.EAGER][stratum] = eager_s
+        seconds[PathName.BUILD][stratum] = eager_s / float(np.median([ratio(pair) for pair in of_stratum]))
+    return seconds
+
+
 def _complete(
-    seconds_by_path: Mapping[PathName, Mapping[Stratum, float]], pairs: Sequence[Pairs]
+    seconds_by_path: Mapping[PathName, Mapping[Stratum, float]], strata: Sequence[Stratum]
 ) -> Iterator[tuple[PathName, dict[Stratum, float]]]:
-    """The strata of `pairs` alone, for every path that was timed on all of them."""
-    strata = [pair.stratum for pair in pairs]
+    """The chosen strata alone, for every path that was timed on all of them."""
     for path, times in seconds_by_path.items():
         if all(stratum in times for stratum in strata):
             yield path, {stratum: times[stratum] for stratum in strata}
