@@ -38,7 +38,7 @@ class ProgressDisplay:
         if progress.stage is not self._stage:
             self._stage, self._stage_started = progress.stage, time.monotonic()
         self._current = progress
-        self._console.print(self._line(progress), highlight=False)
+        self._console.print(self._line(progress), highlight=False, soft_wrap=True)
 
     def seconds_left(self) -> float:
         stages = list(Stage)

@@ -67,7 +67,7 @@ class Contest:
     def enter(self, runner: KernelRunner, dispatch_us: float) -> tuple[Side, Prepared]:
         """A candidate's side, prepared with all parameter sets and frozen. The contest closes the runner."""
         self._open.callback(runner.close)
-        prepared = runner.prepare(self._parameters)
+        prepared = runner.prepare([parameters.places for parameters in self._parameters])
         runner.freeze()
         return Side(runner=runner, dispatch_us=dispatch_us), prepared
 

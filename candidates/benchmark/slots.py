@@ -3,6 +3,7 @@
 Both sides of a race use the same slots, so that both see the same physical pages.
 """
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -64,13 +65,25 @@ def call_bytes(task: KernelTask, workload: Workload) -> int:
     return sum(slot_bytes(spec.size_bytes(workload.axes)) for spec in (*specs, *task.outputs))
 
 
-ParameterPlaces = tuple[Place, ...]
+class PlacedParameters:
+    """One set of parameters: where it lies in the arena (in task order), and what it is."""
+
+    def __init__(self, places: tuple[Place, ...], tensors: Mapping[str, torch.Tensor]) -> None:
+        self.places = places
+        self._tensors = tensors
+
+    @functools.cached_property
+    def exact(self) -> dict[str, torch.Tensor]:
+        """In float64, for the oracle: converted once, not at every call that is checked."""
+        return {
+            name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in self._tensors.items()
+        }
 
 
 def place_parameters(
     task: KernelTask, arena: Arena, sets: Sequence[Mapping[str, torch.Tensor]]
-) -> list[ParameterPlaces]:
-    """Copies sets of parameters into the arena; the places of each set in task order."""
+) -> list[PlacedParameters]:
+    """Copies sets of parameters into the arena."""
     axes = task.workloads[0].axes
     placed = []
     for parameters in sets:
@@ -79,7 +92,7 @@ def place_parameters(
             place = arena.allocate(Segment.INPUTS, spec.size_bytes(axes))
             arena.bytes_at(place, spec.size_bytes(axes))[:] = bytes_of(parameters[spec.name])
             places.append(place)
-        placed.append(tuple(places))
+        placed.append(PlacedParameters(tuple(places), parameters))
     return placed
 
 
@@ -100,7 +113,7 @@ class Slots:
     """
 
     def __init__(
-        self, task: KernelTask, workload: Workload, count: int, arena: Arena, parameter_sets: Sequence[ParameterPlaces]
+        self, task: KernelTask, workload: Workload, count: int, arena: Arena, parameter_sets: Sequence[PlacedParameters]
     ) -> None:
         self.task = task
         self.workload = workload
@@ -113,7 +126,8 @@ class Slots:
         self._outputs: list[_Column] = []
         self._pattern = 0
         columns: list[list[Place]] = []
-        parameter_columns = iter(zip(*parameter_sets, strict=True))
+        self._parameter_sets = parameter_sets
+        parameter_columns = iter(zip(*(parameters.places for parameters in parameter_sets), strict=True))
         for spec in (*task.inputs, *task.outputs):
             if isinstance(spec, InputSpec) and spec.role is InputRole.PARAMETER:
                 places = next(parameter_columns)
@@ -153,22 +167,25 @@ class Slots:
         return None
 
     def inputs(self, index: int) -> dict[str, torch.Tensor]:
-        """Copies of what call `index` gets or got, states as they were before it."""
-        places = self.calls[index].tensors
-        tensors = self._tensors(self.task.inputs, places)
-        for spec, place in zip(self.task.inputs, places, strict=False):
+        """Copies of what call `index` gets or got, states as they were before it; parameters in float64, shared."""
+        call = self.calls[index]
+        tensors = dict(self._parameter_sets[call.parameter_set].exact) if self._parameter_sets else {}
+        for spec, place in zip(self.task.inputs, call.tensors, strict=False):
+            size_bytes = spec.size_bytes(self.workload.axes)
             if spec.name in self._states:
                 start = place.offset_bytes - self._first_offsets[spec.name]
-                before = self._states_before[spec.name][start : start + spec.size_bytes(self.workload.axes)]
-                tensors[spec.name] = self._tensor(before, spec)
+                tensors[spec.name] = self._tensor(self._states_before[spec.name][start : start + size_bytes], spec)
+            elif spec.role is not InputRole.PARAMETER:
+                tensors[spec.name] = self._tensor(self._arena.bytes_at(place, size_bytes), spec)
         return tensors
 
     def outputs(self, index: int) -> dict[str, torch.Tensor]:
         """Copies of what call `index` left: outputs, then states."""
         places = self.calls[index].tensors
         written = self._tensors(self.task.outputs, places[len(self.task.inputs) :])
-        states = self._tensors(self.task.inputs, places)
-        return written | {spec.name: states[spec.name] for spec in self.task.inputs_of(InputRole.STATE)}
+        of_inputs = list(zip(self.task.inputs, places, strict=False))
+        states = [(spec, place) for spec, place in of_inputs if spec.role is InputRole.STATE]
+        return written | self._tensors([spec for spec, _ in states], [place for _, place in states])
 
     def close(self) -> None:
         self._contents.clear()

@@ -24,6 +24,8 @@ _CANARY = 0xC7
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterSet:
     tensors: Mapping[str, torch.Tensor]
+    exact: Mapping[str, torch.Tensor]
+    """In float64, for the oracle."""
     places: Mapping[str, Place]
 
 
@@ -152,7 +154,7 @@ class Trial:
             distribution=distribution,
             parameter_set=parameter_set,
             inputs=inputs,
-            exact=run_oracle(self.task, inputs),
+            exact=run_oracle(self.task, {**inputs, **parameters.exact}),
             results=(results[0], results[1]),
         )
 
@@ -178,7 +180,8 @@ def place_parameters(task: KernelTask, arena: Arena, rng: np.random.Generator, s
             tensors[spec.name] = draw_input(spec, axes, Distribution.NORMAL, rng)
             places[spec.name] = arena.allocate(Segment.INPUTS, spec.size_bytes(axes))
             view_of(arena, places[spec.name], spec, axes).copy_(tensors[spec.name])
-        placed.append(ParameterSet(tensors=tensors, places=places))
+        exact = {name: tensor.double() if tensor.is_floating_point() else tensor for name, tensor in tensors.items()}
+        placed.append(ParameterSet(tensors=tensors, exact=exact, places=places))
     return placed
 
 

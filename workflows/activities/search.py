@@ -26,6 +26,11 @@ FINALISTS = 3
 """Screening ranks within a few per cent; so many of its best go into the race."""
 
 
+RACE_S = 12.0
+CONFIRM_S = 40.0
+"""Caps for kernels of many milliseconds; small ones are decided in a fraction."""
+
+
 class AuthorActivities:
     def __init__(self, ledger: Ledger, blobs: BlobStore, agents: Mapping[str, KernelAgent]) -> None:
         self._ledger, self._blobs, self._agents = ledger, blobs, agents
@@ -183,8 +188,10 @@ class DeviceSearchActivities:
         if known is not None:
             return known
         benchmark, artifact = self._benchmark(task.threads), self._artifact(task, candidate.id)
-        measure = benchmark.race if stage is MeasurementStage.RACE else benchmark.confirm
-        measured = measure(task, candidate, artifact)
+        if stage is MeasurementStage.RACE:
+            measured = benchmark.race(task, candidate, artifact, most_s=RACE_S)
+        else:
+            measured = benchmark.confirm(task, candidate, artifact, most_s=CONFIRM_S)
         if isinstance(measured, Measurement):
             self._ledger.put_measurement(run_id, task.id, candidate.id, measured)
         return measured

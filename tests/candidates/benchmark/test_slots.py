@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from candidates.benchmark.slots import ContentPool, Slots, place_parameters
+from candidates.benchmark.slots import ContentPool, PlacedParameters, Slots, place_parameters
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
 from kernel_sandbox.arena import Arena
 
@@ -107,4 +107,4 @@ def test_closing_gives_the_room_back(slots: Slots, arena: Arena) -> None:
     task = slots.task
     slots.close()
     for _ in range(50):
-        Slots(task, task.workloads[0], 200, arena, [slots.calls[0].tensors[1:2]]).close()
+        Slots(task, task.workloads[0], 200, arena, [PlacedParameters(slots.calls[0].tensors[1:2], {})]).close()
