@@ -4,8 +4,8 @@ import os
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 
-import click
 import typer
 
 from compiler_agent.commands import bench, builds, doctor, hot_ops, judge, replay, run, task, worker
@@ -30,29 +30,32 @@ app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
 
 
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
-
-
 def main() -> None:
-    """Exit codes: 0 done, 1 not achieved, 2 the user's input or machine is at fault, 3 our own failure."""
     signal.signal(signal.SIGTERM, _interrupt)  # a service manager's TERM ends a command as a person's Ctrl-C does
+    code = run_command(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: libraries with their own threads (torch, Temporal's core) may not survive interpreter shutdown.
+    os._exit(code)
+
+
+def run_command(arguments: Sequence[str]) -> ExitCode:
+    """0 done, 1 not achieved, 2 the user's input or machine is at fault, 3 our own failure."""
     try:
-        code = app(standalone_mode=False) or ExitCode.DONE
-    except click.ClickException as error:
-        error.show()
-        code = ExitCode.USER_FAULT
-    except (KeyboardInterrupt, click.Abort):
-        code = ExitCode.INTERRUPTED
+        return ExitCode(app(list(arguments), standalone_mode=False) or ExitCode.DONE)
+    except typer.TyperException as error:
+        progress_console.print("error:", error.format_message(), highlight=False, soft_wrap=True, markup=False)
+        return ExitCode.USER_FAULT
+    except (KeyboardInterrupt, typer.Abort):
+        return ExitCode.INTERRUPTED
     except Exception as error:  # noqa: BLE001  (the last line of defence: it decides whose fault it is)
         fault = as_user_fault(error)
         if fault is None:
             traceback.print_exc()
-            code = ExitCode.OUR_FAULT
-        else:
-            progress_console.print(f"[bold red]error:[/] {fault}", highlight=False, soft_wrap=True)
-            code = ExitCode.USER_FAULT
-    sys.stdout.flush()
-    sys.stderr.flush()
-    # Not sys.exit: libraries with their own threads (torch, Temporal's core) may not survive interpreter shutdown.
-    os._exit(int(code))
+            return ExitCode.OUR_FAULT
+        progress_console.print("error:", fault, highlight=False, soft_wrap=True, markup=False)
+        return ExitCode.USER_FAULT
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from kernel_sandbox.sandbox import SandboxError
+from kernel_sandbox.sandbox import SandboxError, SandboxUnavailable
 
 
 class Scratch:
@@ -18,7 +18,13 @@ class Scratch:
         self.directory_fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         self._owner_uid = owner_uid
         if owner_uid != os.geteuid():
-            os.chown(self.path, owner_uid, owner_uid)
+            try:
+                os.chown(self.path, owner_uid, owner_uid)
+            except OSError as error:
+                raise SandboxUnavailable(
+                    f"this root may not act for uid {owner_uid} ({error.strerror}): it is root of a container or user "
+                    "namespace that holds no other uids; run as a plain user, or give the container more uids"
+                ) from error
 
     def put(self, name: str, content: bytes) -> None:
         """Replaces whatever the program left under that name, never follows it."""

@@ -7,6 +7,7 @@ retry. It keeps no judgement of its own; decisions are pure functions elsewhere.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
@@ -68,6 +69,8 @@ class Ledger:
         """`url` is SQLAlchemy's: `sqlite:////var/lib/agent/ledger.sqlite`, `postgresql+psycopg://…`."""
         self._engine = create_engine(url)
         if self._engine.dialect.name == "sqlite":
+            if self._engine.url.database:
+                Path(self._engine.url.database).parent.mkdir(parents=True, exist_ok=True)
             _share_between_processes(self._engine)
         Table.metadata.create_all(self._engine)
 
