@@ -58,6 +58,7 @@ class ProcessTree:
         self._started_s = time.monotonic()
         self._deadline_s = self._started_s + wall_s
         self._cpu_s = cpu_s
+        self._frozen_children: list[int] = []
         self._cause: _Cause | None = None
         self._finished: Finished | None = None
         self._watcher = threading.Thread(target=self._watch, name="sandbox-watcher", daemon=True)
@@ -70,11 +71,13 @@ class ProcessTree:
         while time.monotonic() < deadline_s:
             state = self._only_threads_state()
             if state is not None and state in _STOPPED:
+                self._frozen_children = []
                 return
             if state is None:
                 pids = self._pids()
                 running = [pid for pid in pids if not _is_stopped(pid)]
                 if not running and self._pids() == pids:
+                    self._frozen_children = pids[1:]
                     return
                 for pid in running:
                     _signal(pid, signal.SIGSTOP)
@@ -83,9 +86,9 @@ class ProcessTree:
 
     def thaw(self) -> None:
         self._signal_root(signal.SIGCONT)
-        if self._only_threads_state() is None:
-            for pid in self._pids()[1:]:
-                _signal(pid, signal.SIGCONT)
+        for pid in self._frozen_children:
+            _signal(pid, signal.SIGCONT)
+        self._frozen_children = []
 
     def involuntary_switches(self) -> int:
         if self._only_threads_state() is not None:

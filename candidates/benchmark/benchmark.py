@@ -41,7 +41,7 @@ from candidates.benchmark.statistics import (
 from candidates.candidate import Candidate
 from candidates.ceilings import measure_ceilings_again
 from candidates.device import DeviceCeilings
-from candidates.judge.cpp_runner import open_cpp_runner
+from candidates.judge.cpp_runner import open_cpp_runner, open_null_runner
 from candidates.judge.endings import fault_of_ending
 from candidates.judge.outputs import Fault
 from candidates.kernel_runner import Prepared, RunnerEnded
@@ -262,9 +262,15 @@ class Benchmark:
                 )
                 return contest.enter(runner, self._ceilings.dispatch_us)
 
+            handshake, _ = contest.enter(
+                open_null_runner(
+                    self._sandbox, task, contest.arena, contest.core, threads, cache_folder=self._cache_folder
+                ),
+                dispatch_us=0.0,
+            )
             current = enter(live.candidate, live.artifact)[0] if live else None
             side, prepared = enter(candidate, artifact)
-            yield Bout(contest, best, side, prepared, current, self._ceilings, self._measure_again, seed)
+            yield Bout(contest, best, side, prepared, current, handshake, self._ceilings, self._measure_again, seed)
 
 
 def _caught(run: Callable[[], Measurement], seed: int) -> Measurement | Rejected:

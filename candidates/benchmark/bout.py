@@ -9,7 +9,7 @@ import numpy as np
 from candidates.benchmark.audit import Audit, Caught
 from candidates.benchmark.best_baseline import BestBaseline
 from candidates.benchmark.contest import Contest
-from candidates.benchmark.pairing import Pairing, Side
+from candidates.benchmark.pairing import HANDSHAKE_DOUBT_NS, Pairing, Side
 from candidates.benchmark.statistics import (
     MARGIN,
     WorkloadSpeedup,
@@ -33,8 +33,6 @@ _POSSIBLE_SHARE = 0.8
 """A time below this share of the floor is not a good kernel but work that was not done."""
 _SINGLE_CALL_PAIRS = 60
 _AMORTISED_SHARE, _AMORTISED_CONFIDENCE = 0.5, 0.999
-_HANDSHAKE_DOUBT_US = 0.5
-"""Handshakes of two processes of equal code differ by up to this: what is amortised below it stays unseen."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,16 +54,21 @@ class Bout:
         candidate: Side,
         prepared: Prepared,
         current: Side | None,
+        handshake: Side,
         ceilings: DeviceCeilings,
         measure_again: Callable[[DeviceCeilings], DeviceCeilings],
         seed: int,
     ) -> None:
-        """`measure_again` raises the ceilings where the first measuring of them was disturbed."""
+        """`handshake` is a side without a kernel, which tells what answering costs.
+
+        `measure_again` raises the ceilings where the first measuring of them was disturbed.
+        """
         self._prepared = prepared
         self._contest = contest
         self._best = best
         self._candidate = candidate
         self._current = current
+        self._handshake = handshake
         self._ceilings = ceilings
         self._measure_again = measure_again
         self._seed = seed
@@ -106,12 +109,13 @@ class Bout:
         batched = self._heats[workload.name].pairing
         if batched.count == 1:
             return
-        single = Pairing(batched.baseline, batched.candidate, 1, self._rng, self._audit)
+        single = Pairing(batched.baseline, batched.candidate, 1, self._rng, self._audit, self._handshake)
         with self._contest.sampler(workload, batched.count) as sampler:
             sampler.lay_out(single.baseline)
             sampler.lay_out(single.candidate)
             single.take(sampler, _SINGLE_CALL_PAIRS, deadline_s)
-        most_us = median_interval(single.differences_us(), _AMORTISED_CONFIDENCE).high + _HANDSHAKE_DOUBT_US
+        # What is amortised below the doubt about handshakes stays unseen.
+        most_us = median_interval(single.differences_us(), _AMORTISED_CONFIDENCE).high + HANDSHAKE_DOUBT_NS / 1000
         batched_us = median(batched.differences_us())
         if single.pairs >= _SINGLE_CALL_PAIRS // 2 and most_us < _AMORTISED_SHARE * batched_us:
             self._catch(
@@ -164,7 +168,7 @@ class Bout:
                 if median_ratio(trial.ratios()) > 1:
                     opponent, baseline = Baseline.CURRENT, self._current
         count = self._contest.choose_count(workload, baselines_us[opponent], candidate_us)
-        pairing = Pairing(baseline, self._candidate, count, self._rng, self._audit)
+        pairing = Pairing(baseline, self._candidate, count, self._rng, self._audit, self._handshake)
         return _Heat(pairing=pairing, opponent=opponent, baselines_us=baselines_us)
 
     def _estimate_calls(self, workload: Workload, baseline_us: float) -> int:

@@ -14,6 +14,8 @@ from candidates.kernel_runner import KernelRunner
 SAMPLE_US = 100.0
 """What a sample of the faster side should last at least."""
 LONGEST_SAMPLE_US = 1000.0
+HANDSHAKE_DOUBT_NS = 500
+"""Handshakes of two processes of equal code differ by up to this."""
 SHORTEST_CALL_US, SHORTEST_ESTIMATE_US = 1e-3, 0.1
 _ABSENT_NS, _ABSENT_SHARE = 5_000, 0.01
 """On a shared core one of us or the runner must be running all the time; a sample with a longer absence was preempted.
@@ -58,14 +60,19 @@ class Sample:
     was_preempted: bool
 
 
-def call_times_us(samples: Sequence[Sample], count: int, *, shares_core: bool) -> list[float]:
+def call_times_us(
+    samples: Sequence[Sample], count: int, *, shares_core: bool, believed_nulls_ns: Sequence[int] = ()
+) -> list[float]:
     """Of one call in each of one side's samples, less the handshake.
 
     On several cores a handshake may wait for a busy core without our seeing it; then the shortest one is subtracted,
-    which moves every ratio towards 1.
+    which moves every ratio towards 1. `believed_nulls_ns` are of a process without a kernel: a candidate that lengthens
+    its own handshakes, and so would shorten its calls, gets no more than those.
     """
-    nulls_ns = [sample.null_ns for sample in samples]
-    null_ns = median(nulls_ns) if shares_core else min(nulls_ns)
+    typical = median if shares_core else min
+    null_ns = typical([sample.null_ns for sample in samples])
+    if believed_nulls_ns:
+        null_ns = min(null_ns, typical(believed_nulls_ns) + HANDSHAKE_DOUBT_NS)
     return [max((sample.batch_ns - null_ns) / count / 1000, SHORTEST_CALL_US) for sample in samples]
 
 
@@ -99,18 +106,37 @@ class Sampler:
             self._flush.flush()
         # Untimed, with other parameters where they are cold: code and branch predictors are warm in serving.
         runner.run(self.largest_count, 1)
-        self.slots.refresh(self._content)
-        for _ in range(_NULL_TRIES):
-            null_ns, was_null_preempted = self._run(runner, 0)
-            if not was_null_preempted:
-                break
+        null_ns, was_null_preempted = self._run_null(runner)
         batch_ns, was_preempted = self._run(runner, count)
-        runner.freeze()
         return Sample(batch_ns=batch_ns, null_ns=null_ns, was_preempted=was_preempted or was_null_preempted)
+
+    def sample_null(self, side: Side) -> int:
+        """ns of a handshake as `sample` takes it, of a side without a kernel."""
+        side.runner.thaw()
+        side.runner.run(0, 0)
+        return self._run_null(side.runner)[0]
+
+    def _run_null(self, runner: KernelRunner) -> tuple[int, bool]:
+        for _ in range(_NULL_TRIES):
+            null_ns, was_preempted = self._run(runner, 0)
+            if not was_preempted:
+                break
+        return null_ns, was_preempted
 
     def _run(self, runner: KernelRunner, count: int) -> tuple[int, bool]:
         """(ns, was preempted). On several cores nothing tells waiting for work from waiting for a core: all samples
-        count there, and it takes more of them."""
+        count there, and it takes more of them.
+
+        The content is fresh for a null batch too, though a null batch makes no use of it: what a runner does in one is
+        of no use for the batch that follows. It is frozen from before there is fresh content until the clock runs.
+        """
+        runner.freeze()
+        self.slots.refresh(self._content)
+        elapsed = self._time(runner, count)
+        runner.freeze()
+        return elapsed
+
+    def _time(self, runner: KernelRunner, count: int) -> tuple[int, bool]:
         if not self.shares_core:
             return runner.run(0, count), False
         ran_before_ns = time.thread_time_ns() + runner.cpu_time_ns()
@@ -137,8 +163,9 @@ class Pairing:
         count: int,
         rng: np.random.Generator,
         audit: Audit | None = None,
+        handshake: Side | None = None,
     ) -> None:
-        """`audit` looks at what each of the candidate's samples left."""
+        """`audit` looks at what each of the candidate's samples left, `handshake` has no kernel: see call_times_us."""
         self.baseline = baseline
         self.candidate = candidate
         self.count = count
@@ -147,6 +174,8 @@ class Pairing:
         self._shares_core = True
         self._rng = rng
         self._audit = audit
+        self._handshake = handshake
+        self._believed_nulls_ns: list[int] = []
 
     @property
     def pairs(self) -> int:
@@ -168,7 +197,12 @@ class Pairing:
 
     def candidate_times_us(self) -> list[float]:
         """Of one call, without dispatch."""
-        return call_times_us(self._samples[True], self.count, shares_core=self._shares_core)
+        return call_times_us(
+            self._samples[True],
+            self.count,
+            shares_core=self._shares_core,
+            believed_nulls_ns=self._believed_nulls_ns,
+        )
 
     def baseline_times_us(self) -> list[float]:
         return call_times_us(self._samples[False], self.count, shares_core=self._shares_core)
@@ -193,6 +227,8 @@ class Pairing:
                 seen[is_candidate] = self._audit.look(sampler.slots, self.count)
             self._preempted[is_candidate] += sample.was_preempted
             taken[is_candidate] = sample
+        if self._handshake:
+            self._believed_nulls_ns.append(sampler.sample_null(self._handshake))
         if self._audit:
             self._audit.judge(seen[True])
         self._refuse_provoked_preemption()

@@ -42,8 +42,9 @@ class CppRunner:
         process: SandboxedProcess,
         arena: Arena,
         task: KernelTask,
-        candidate: Candidate,
         call_limit_s: float,
+        *,
+        has_prepare: bool,
     ) -> None:
         self._session = session
         self._process = process
@@ -51,7 +52,7 @@ class CppRunner:
         self._call_limit_s = call_limit_s
         self._axes_per_call = len(task.axes)
         self._tensors_per_call = len(task.inputs) + len(task.outputs)
-        self._has_prepare = candidate.prepare is not None
+        self._has_prepare = has_prepare
         self._is_frozen = False
         self._stdin_fd = process.stdin.fileno()
         self._stdout_fd = process.stdout.fileno()
@@ -175,6 +176,29 @@ def open_cpp_runner(
 
     The arena must hold the descriptors' whole life. `cache_folder` keeps the compiled runner between runs of ours.
     """
+    has_prepare = candidate.prepare is not None
+    return _open(sandbox, task, artifact, arena, core, threads, call_limit_s, cache_folder, has_prepare=has_prepare)
+
+
+def open_null_runner(
+    sandbox: Sandbox, task: KernelTask, arena: Arena, core: int | None, threads: int, *, cache_folder: Path | None
+) -> CppRunner:
+    """As `open_cpp_runner`, without a kernel: only null batches, with nobody in the process who could lengthen them."""
+    return _open(sandbox, task, None, arena, core, threads, CALL_LIMIT_S, cache_folder, has_prepare=False)
+
+
+def _open(
+    sandbox: Sandbox,
+    task: KernelTask,
+    artifact: bytes | None,
+    arena: Arena,
+    core: int | None,
+    threads: int,
+    call_limit_s: float,
+    cache_folder: Path | None,
+    *,
+    has_prepare: bool,
+) -> CppRunner:
     program = _runner_program(sandbox, cache_folder)
     session = sandbox.open(
         Limits(
@@ -186,16 +210,17 @@ def open_cpp_runner(
     )
     try:
         session.put("cpp_runner", program)
-        session.put("kernel.so", artifact)
+        if artifact is not None:
+            session.put("kernel.so", artifact)
         descriptors = [arena.descriptors[segment] for segment in Segment]
         mapped = [str(word) for segment in Segment for word in (arena.descriptors[segment], arena.size_bytes(segment))]
         process = session.start(
-            ["/work/cpp_runner", "/work/kernel.so", *mapped, str(threads)],
+            ["/work/cpp_runner", "-" if artifact is None else "/work/kernel.so", *mapped, str(threads)],
             environment={"OMP_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false", "OMP_WAIT_POLICY": "passive"},
             file_descriptors=descriptors,
             core=core,
         )
-        runner = CppRunner(session, process, arena, task, candidate, call_limit_s)
+        runner = CppRunner(session, process, arena, task, call_limit_s, has_prepare=has_prepare)
         runner.await_loading()
     except BaseException:
         session.close()

@@ -2,6 +2,8 @@
 //
 //     cpp_runner ARTIFACT INPUTS_FD INPUTS_BYTES OUTPUTS_FD OUTPUTS_BYTES THREADS
 //
+// ARTIFACT `-` is no kernel at all: such a runner answers null batches, and what it takes for them can be believed.
+//
 // It filters its own system calls before it loads the artifact, so that the kernel stays one process (with at most the
 // threads of serving), and one SIGSTOP stops all of it. Nothing that it says is believed but "the calls returned".
 
@@ -16,6 +18,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -195,6 +198,7 @@ bool receive(void* target, size_t bytes) {
 class Runner {
   public:
     explicit Runner(const char* artifact) {
+        if (strcmp(artifact, "-") == 0) return;
         void* library = dlopen(artifact, RTLD_NOW | RTLD_LOCAL);
         if (library == nullptr) fail(LOAD_FAILED, "cannot load the kernel", dlerror());
         call_ = reinterpret_cast<Call*>(dlsym(library, "compiler_agent_call"));
@@ -264,9 +268,9 @@ class Runner {
             call_(tensors_.data() + call * tensors_per_call_, call_prepared_[call], sizes_.data());
     }
 
-    Call* call_;
-    PreparedBytes* prepared_bytes_;
-    Prepare* prepare_;
+    Call* call_ = nullptr;
+    PreparedBytes* prepared_bytes_ = nullptr;
+    Prepare* prepare_ = nullptr;
     std::vector<void*> prepared_;
     std::vector<int64_t> sizes_;
     std::vector<void*> tensors_;
