@@ -14,8 +14,8 @@ _RESERVED = """
     protected public register requires return short signed sizeof static struct switch template this throw true try
     typedef typename union unsigned using virtual void volatile while xor constexpr decltype noexcept import module
     abs acos asin atan cos exp free gamma j0 j1 jn log malloc memcpy pow sin sqrt tan tanh y0 y1 yn std unix linux
-    across bits body call each_of gather kept load load_scalar mask_of memory repeat scatter share_out size splat
-    store store_scalar sweep value where work with_count dot_tile panel_tile prepare kernel prepared
+    across bits body call each_of gather in_register kept load load_scalar mask_of memory repeat scatter share_out size
+    splat store store_scalar sweep sweep_blocks value where work with_count dot_tile panel_tile prepare kernel prepared
     begin end block blocks c finish group height j k lane lanes left left_stride m n out p packed panel r row rows
     sum sums lines blocks c_count r_count with_rows point_at_rows tile top u weights width product
 """

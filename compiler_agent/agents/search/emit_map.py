@@ -24,6 +24,9 @@ from compiler_agent.agents.search.schedule import Schedule
 
 STACK_COLUMNS = 8192
 """Rows up to this long keep their intermediate values on the stack."""
+CHAIN_STEPS = 32
+"""A longer sum is cut into chains of so many steps of its sweep: rounding errors of equal terms all point the same way,
+and over one chain of a row of 4096 they exceed what PyTorch's sums, cut in a like way, allow."""
 _COMBINE = {"sum": "Sum", "max": "Max", "min": "Min"}
 
 
@@ -135,7 +138,9 @@ def _emit_pass(name: str, one: _Pass, scope: Scope, schedule: Schedule) -> Itera
     """The sweep that computes the pass's reductions; registers their results in the scope."""
     opening: list[str] = []
     updates: list[str] = []
+    after_block: list[str] = []
     closing: list[str] = []
+    is_long = _is_long(one, schedule)
     for place, reduction in enumerate(one.reductions):
         partial, result = f"{name}_{place}", f"{name}_{reduction.kind}{place}"
         combine, neutral = _COMBINE[reduction.kind], literal(reduction.kind.neutral)
@@ -145,14 +150,25 @@ def _emit_pass(name: str, one: _Pass, scope: Scope, schedule: Schedule) -> Itera
         ]
         value = scope.vector(reduction.body)
         updates.append(f"{partial}[u] = {combine}::of({partial}[u], kept(lanes, {value}, {neutral}));")
-        closing.append(f"const float {result} = across<{combine}>({partial});")
+        if is_long and reduction.kind == "sum":
+            opening.append(f"PairedSum {partial}_blocks;")
+            after_block.append(f"{partial}_blocks.take({partial});")
+            closing.append(f"const float {result} = {partial}_blocks.total();")
+        else:
+            closing.append(f"const float {result} = across<{combine}>({partial});")
         scope.outer_names[reduction] = result
     yield from opening
     span = f"{integer(one.low)}, {integer(one.high)}"
-    yield f"sweep<{schedule.unroll}>({span}, [&](int64_t j, auto lanes, auto u) INLINE_BODY {{"
+    sweep = f"sweep_blocks<{schedule.unroll}, {CHAIN_STEPS}>" if after_block else f"sweep<{schedule.unroll}>"
+    yield f"{sweep}({span}, [&](int64_t j, auto lanes, auto u) INLINE_BODY {{"
     yield from _indented([*scope.lines, *updates])
-    yield "});"
+    yield f"}}, [&]() INLINE_BODY {{ {' '.join(after_block)} }});" if after_block else "});"
     yield from closing
+
+
+def _is_long(one: _Pass, schedule: Schedule) -> bool:
+    extent = sympy.expand(one.high - one.low)
+    return not extent.is_number or int(extent) > CHAIN_STEPS * schedule.unroll * schedule.vector_width
 
 
 def _emit_pieces(stage: MapStage, scope: Scope, schedule: Schedule, flat_begin: str | None) -> Iterator[str]:

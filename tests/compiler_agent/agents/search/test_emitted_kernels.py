@@ -1,6 +1,7 @@
 """Emitted kernels against the float64 oracle: every program class, both float types, odd sizes, several schedules."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -256,6 +257,38 @@ def test_naive_kernel_is_correct(make, dtype: str, tmp_path: Path) -> None:
     assert not isinstance(candidate, NoProgram)
     kernel = CompiledKernel(task, candidate, tmp_path)
     assert worst_error_in_bounds(task, kernel, (Distribution.NORMAL, Distribution.LARGE)) <= 1.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("weights", ["panels", "rows"])
+def test_error_of_a_deep_contraction_is_at_most_twice_that_of_pytorch(
+    weights: Literal["panels", "rows"], dtype: str, tmp_path: Path
+) -> None:
+    reference = """
+def reference(x, weight):
+    return torch.nn.functional.linear(x, weight)
+"""
+    inputs = [activation("x", "tokens", 4096, dtype=dtype), parameter("weight", 256, 4096, dtype=dtype)]
+    task = make_task("deep", reference, inputs, [tensor("y", "tokens", 256, dtype=dtype)], ROWS)
+    twice = task.model_copy(update={"error_bound": task.error_bound.model_copy(update={"factor": 2.0})})
+    kernel = CompiledKernel(task, emit_candidate(program_of(task), Schedule(weights=weights)), tmp_path)
+    assert worst_error_in_bounds(twice, kernel) <= 1.0
+
+
+@pytest.mark.parametrize("columns", [4096, "columns"])
+def test_sum_over_a_long_row_of_equal_values_stays_inside_the_error_bound(columns: int | str, tmp_path: Path) -> None:
+    workloads = [{"tokens": 3}] if columns == 4096 else [{"tokens": 3, "columns": size} for size in (49152, 517)]
+    reference = """
+def reference(x):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5)
+"""
+    inputs, outputs = [activation("x", "tokens", columns)], [tensor("y", "tokens", columns)]
+    task = make_task("long_rows", reference, inputs, outputs, workloads)
+    schedule = Schedule(vector_width=8, unroll=1)
+    for candidate in (emit_candidate(program_of(task), schedule), naive_kernel(task)):
+        assert not isinstance(candidate, NoProgram)
+        kernel = CompiledKernel(task, candidate, tmp_path)
+        assert worst_error_in_bounds(task, kernel, (Distribution.NORMAL, Distribution.CONSTANT_ROWS)) <= 1.0
 
 
 def test_functions_keep_infinities_nan_and_denormals(tmp_path: Path) -> None:
