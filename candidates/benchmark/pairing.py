@@ -1,5 +1,6 @@
 """Paired samples of two sides over the same slots, in random order, by a clock that neither side can reach."""
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ _ABSENT_NS, _ABSENT_SHARE = 5_000, 0.01
 Switch counts would not show it: the handshake preempts by itself, and who waits for the core is not switched out."""
 _DROPPED_IN_A_ROW = 200
 _NULL_TRIES = 5
+_SETTLING_TRIES = 5
 _ESTIMATE_SAMPLES, _MOST_ESTIMATE_SAMPLES = 3, 12
 _PROVOKED_AFTER, _PROVOKED_SHARE = 20, 0.5
 
@@ -108,13 +110,16 @@ class Sampler:
         runner.run(self.largest_count, 1)
         null_ns, was_null_preempted = self._run_null(runner)
         batch_ns, was_preempted = self._run(runner, count)
+        runner.freeze()
         return Sample(batch_ns=batch_ns, null_ns=null_ns, was_preempted=was_preempted or was_null_preempted)
 
     def sample_null(self, side: Side) -> int:
         """ns of a handshake as `sample` takes it, of a side without a kernel."""
         side.runner.thaw()
         side.runner.run(0, 0)
-        return self._run_null(side.runner)[0]
+        null_ns, _ = self._run_null(side.runner)
+        side.runner.freeze()
+        return null_ns
 
     def _run_null(self, runner: KernelRunner) -> tuple[int, bool]:
         for _ in range(_NULL_TRIES):
@@ -128,13 +133,22 @@ class Sampler:
         count there, and it takes more of them.
 
         The content is fresh for a null batch too, though a null batch makes no use of it: what a runner does in one is
-        of no use for the batch that follows. It is frozen from before there is fresh content until the clock runs.
+        of no use for the batch that follows. It is frozen while there comes fresh content, and what it then runs before
+        the clock does is added.
         """
         runner.freeze()
         self.slots.refresh(self._content)
-        elapsed = self._time(runner, count)
-        runner.freeze()
-        return elapsed
+        used_before_ns = used_ns = runner.cpu_time_ns()
+        runner.thaw()
+        for _ in range(_SETTLING_TRIES):
+            # It goes back to waiting for us; that it does so inside the clock would cost more where the core is busy.
+            os.sched_yield()
+            last_ns, used_ns = used_ns, runner.cpu_time_ns()
+            if used_ns == last_ns != used_before_ns:
+                break
+        untimed_ns = used_ns - used_before_ns
+        batch_ns, was_preempted = self._time(runner, count)
+        return untimed_ns + batch_ns, was_preempted
 
     def _time(self, runner: KernelRunner, count: int) -> tuple[int, bool]:
         if not self.shares_core:

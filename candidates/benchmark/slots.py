@@ -21,25 +21,45 @@ Bytes = npt.NDArray[np.uint8]
 
 _POOL_BYTES = 4 << 20
 
+_LOOSE_BITS = {
+    ElementType.FLOAT32: (np.uint32, 0x807FFFFF),
+    ElementType.BFLOAT16: (np.uint16, 0x807F),
+    ElementType.FLOAT16: (np.uint16, 0x83FF),
+    ElementType.INT64: (np.uint64, 1),
+    ElementType.INT32: (np.uint32, 1),
+    ElementType.BOOL: (np.uint8, 1),
+}
+"""What may differ at random: sign and mantissa of a float, 0 or 1 for the rest."""
+
 
 class ContentPool:
-    """Random content drawn once, from which slots are refilled at random offsets: as fresh as drawing, and as fast as
-    copying."""
+    """Random content drawn once, from which slots are refilled: about as fast as copying.
+
+    It is mixed with random bits that are drawn once too, each at a random offset: a kernel that learned all content,
+    and had its results ready, would meet none of it again.
+    """
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self._pools: dict[ElementType, Bytes] = {}
+        self._pools: dict[ElementType, tuple[Bytes, Bytes]] = {}
+
+    def draw(self, count: int) -> int:
+        """One of `range(count)`."""
+        return int(self._rng.integers(count))
 
     def fill(self, target: Bytes, element_type: ElementType) -> None:
         """Normal floats; integers and booleans are 0 or 1."""
-        pool = self._pool(element_type)
-        largest = len(pool) // 2
+        largest = _POOL_BYTES // 2
         for start in range(0, len(target), largest):
             part = target[start : start + largest]
-            offset = int(self._rng.integers(0, len(pool) - len(part) + 1)) // CACHE_LINE_BYTES * CACHE_LINE_BYTES
-            part[:] = pool[offset : offset + len(part)]
+            offsets = self._rng.integers(0, _POOL_BYTES - len(part) + 1, 2) // CACHE_LINE_BYTES * CACHE_LINE_BYTES
+            content, bits = (
+                pool[offset : offset + len(part)]
+                for pool, offset in zip(self._pool(element_type), offsets, strict=True)
+            )
+            np.bitwise_xor(content, bits, out=part)
 
-    def _pool(self, element_type: ElementType) -> Bytes:
+    def _pool(self, element_type: ElementType) -> tuple[Bytes, Bytes]:
         if element_type not in self._pools:
             spec = InputSpec(
                 name="pool",
@@ -48,7 +68,12 @@ class ContentPool:
                 dim_order=(0,),
                 role=InputRole.ACTIVATION,
             )
-            self._pools[element_type] = bytes_of(draw_input(spec, {}, Distribution.NORMAL, self._rng))
+            word, loose_bits = _LOOSE_BITS[element_type]
+            bits = np.frombuffer(self._rng.bytes(_POOL_BYTES), dtype=word) & word(loose_bits)
+            self._pools[element_type] = (
+                bytes_of(draw_input(spec, {}, Distribution.NORMAL, self._rng)),
+                bits.view(np.uint8),
+            )
         return self._pools[element_type]
 
 
@@ -147,8 +172,8 @@ class Slots:
         )
 
     def refresh(self, pool: ContentPool) -> None:
-        """Fresh activations and states, poison over every output; the two patterns take turns."""
-        self._pattern ^= 1
+        """Fresh activations and states, poison of one of the two patterns over every output."""
+        self._pattern = pool.draw(2)
         for column in self._contents:
             pool.fill(column.memory, column.element_type)
         for name, column in self._states.items():

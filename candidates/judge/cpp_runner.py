@@ -53,7 +53,6 @@ class CppRunner:
         self._axes_per_call = len(task.axes)
         self._tensors_per_call = len(task.inputs) + len(task.outputs)
         self._has_prepare = has_prepare
-        self._is_frozen = False
         self._stdin_fd = process.stdin.fileno()
         self._stdout_fd = process.stdout.fileno()
         os.set_blocking(self._stdin_fd, False)  # a runner that reads nothing must not hold us
@@ -82,21 +81,13 @@ class CppRunner:
         self._request(_LAY_OUT, words, self._call_limit_s)
 
     def run(self, first: int, count: int) -> int:
-        """The clock spans one write and one poll, or for a frozen runner its thawing and the poll: the request waits
-        for it then, and nothing that it does goes untimed."""
+        """The clock spans one write and one poll; nothing else happens between its two readings."""
         nonce = secrets.randbits(64)
         request = _REQUEST.pack(nonce, _RUN, first, count, 0)
         stdin_fd, poll, limit_ms = self._stdin_fd, self._poll.poll, self._call_limit_s * 1000
+        started_ns = time.perf_counter_ns()
         try:
-            if self._is_frozen:
-                os.write(stdin_fd, request)
-                self._is_frozen = False
-                thaw = self._process.thaw
-                started_ns = time.perf_counter_ns()
-                thaw()
-            else:
-                started_ns = time.perf_counter_ns()
-                os.write(stdin_fd, request)
+            os.write(stdin_fd, request)
         except BrokenPipeError:
             raise self._ended("the runner ended", grace_s=ENDING_GRACE_S) from None
         ready = poll(limit_ms)
@@ -108,10 +99,8 @@ class CppRunner:
 
     def freeze(self) -> None:
         self._process.freeze()
-        self._is_frozen = True
 
     def thaw(self) -> None:
-        self._is_frozen = False
         self._process.thaw()
 
     def involuntary_switches(self) -> int:
