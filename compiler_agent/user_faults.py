@@ -2,13 +2,19 @@
 
 import errno
 
+from sqlalchemy.exc import DatabaseError
+
+from candidates.benchmark.pairing import MachineTooBusy
 from compiler_agent.outcome import UserFault
 from compiler_agent.temporal_server import TemporalUnavailable
 from kernel_sandbox.sandbox import SandboxUnavailable
 from traces.requests import TraceError
 from traces.served_model import ModelError
 
-_USER_FAULTS = (UserFault, TraceError, ModelError, SandboxUnavailable, TemporalUnavailable)
+_USER_FAULTS = (UserFault, TraceError, ModelError, SandboxUnavailable, TemporalUnavailable, MachineTooBusy)
+
+_LEDGER_FAULTS = ("disk is full", "readonly database", "not a database", "unable to open", "is locked")
+"""What SQLite says about a file that is not as it should be, rather than about our use of it."""
 
 
 def as_user_fault(error: BaseException) -> str | None:
@@ -19,4 +25,6 @@ def as_user_fault(error: BaseException) -> str | None:
         return f"the disk is full ({error.filename or 'unknown file'}): free space or set COMPILER_AGENT_HOME elsewhere"
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS):
         return f"cannot write {error.filename}: choose a writable COMPILER_AGENT_HOME"
+    if isinstance(error, DatabaseError) and any(words in str(error.orig) for words in _LEDGER_FAULTS):
+        return f"cannot use the ledger ({error.orig}): free space or set COMPILER_AGENT_HOME to another writable folder"
     return None

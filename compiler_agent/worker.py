@@ -13,6 +13,7 @@ from temporalio.client import Client
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Worker
 
+from compiler_agent.temporal_server import TemporalUnavailable
 from workflows.kernel_search import KernelSearch
 from workflows.queues import CONTROL
 from workflows.ship_winner import ShipWinner
@@ -30,7 +31,12 @@ class QueueService:
 
 
 async def connect(address: str, namespace: str) -> Client:
-    return await Client.connect(address, namespace=namespace, data_converter=pydantic_data_converter)
+    try:
+        return await Client.connect(address, namespace=namespace, data_converter=pydantic_data_converter)
+    except RuntimeError as error:  # what temporalio raises when nobody answers
+        raise TemporalUnavailable(
+            f"no Temporal server answers at {address}: start it, or set COMPILER_AGENT_TEMPORAL to its host:port"
+        ) from error
 
 
 async def serve(client: Client, services: Sequence[QueueService]) -> None:

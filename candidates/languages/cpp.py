@@ -64,7 +64,10 @@ class CppLanguage:
         // launch: tile=8 rows=4    macros LAUNCH_tile and LAUNCH_rows for the compiler
         // flags: -funroll-loops    flags added to the recipe
         """
-        source = path.read_text(encoding="utf-8")
+        try:
+            source = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
         header: dict[str, str] = {}
         for number, line in enumerate(source.splitlines(), start=1):
             if not line.startswith("//"):

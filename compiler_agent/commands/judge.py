@@ -17,7 +17,7 @@ from compiler_agent.wiring import LANGUAGES, open_workbench
 def judge(
     task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
     candidate: Annotated[Path, typer.Argument(help="A candidate file, such as kernel.cpp.")],
-    seed: Annotated[int | None, typer.Option(help="Repeat a judgement with its seed.")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="Repeat a judgement with its seed.")] = None,
     json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
 ) -> ExitCode:
     """Builds a kernel in the sandbox, runs it there on secret inputs, and compares with float64.

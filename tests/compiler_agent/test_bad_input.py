@@ -155,6 +155,21 @@ def test_an_unknown_task_is_refused(run, home):
     _assert_refused(run("task", "show", "zz"), "compiler-agent task list")
 
 
+def test_a_ledger_that_is_none_is_refused(run, home):
+    home.mkdir()
+    (home / "ledger.sqlite").write_text("not a database, and longer than a header " * 8)
+    _assert_refused(run("task", "list", "--json"), "COMPILER_AGENT_HOME")
+
+
+def test_a_server_that_does_not_answer_is_refused(run):
+    finished = run("worker", "--queue", "control", COMPILER_AGENT_TEMPORAL="127.0.0.1:1")
+    _assert_refused(finished, "127.0.0.1:1", "COMPILER_AGENT_TEMPORAL")
+
+
+def test_a_negative_seed_is_refused(run):
+    _assert_refused(run("judge", "3f2a", "kernel.cpp", "--seed", "-1"), "--seed")
+
+
 def test_an_unknown_option_is_refused(run, home):
     assert run("run", "--no-such-option").returncode == 2
 

@@ -171,3 +171,10 @@ def _builder() -> Builder:
 
 def _build(source: str) -> bytes | Rejected:
     return _builder().build(TASK, _candidate(source=source))
+
+
+def test_names_the_file_that_is_no_text(tmp_path: Path) -> None:
+    path = tmp_path / "kernel.cpp"
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(ValueError, match=r"kernel\.cpp: not UTF-8 text"):
+        CppLanguage().parse(path)
