@@ -6,6 +6,7 @@ from sqlalchemy.exc import DatabaseError
 
 from candidates.benchmark.pairing import MachineTooBusy
 from compiler_agent.outcome import UserFault
+from compiler_agent.settings import read_settings
 from compiler_agent.temporal_server import TemporalUnavailable
 from kernel_sandbox.sandbox import SandboxUnavailable
 from traces.requests import TraceError
@@ -25,6 +26,11 @@ def as_user_fault(error: BaseException) -> str | None:
         return f"the disk is full ({error.filename or 'unknown file'}): free space or set COMPILER_AGENT_HOME elsewhere"
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS):
         return f"cannot write {error.filename}: choose a writable COMPILER_AGENT_HOME"
+    home = read_settings().home
+    if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError) and error.filename in (
+        str(folder) for folder in (home, *home.parents)
+    ):
+        return f"cannot make the folder {home} ({error.strerror}): choose another COMPILER_AGENT_HOME"
     if isinstance(error, DatabaseError) and any(words in str(error.orig) for words in _LEDGER_FAULTS):
         return f"cannot use the ledger ({error.orig}): free space or set COMPILER_AGENT_HOME to another writable folder"
     return None

@@ -161,6 +161,11 @@ def test_a_ledger_that_is_none_is_refused(run, home):
     _assert_refused(run("task", "list", "--json"), "COMPILER_AGENT_HOME")
 
 
+def test_a_ledger_that_has_no_folder_is_refused(run):
+    finished = run("task", "list", "--json", COMPILER_AGENT_HOME="/proc/none")
+    _assert_refused(finished, "COMPILER_AGENT_HOME", "/proc/none")
+
+
 def test_a_server_that_does_not_answer_is_refused(run):
     finished = run("worker", "--queue", "control", COMPILER_AGENT_TEMPORAL="127.0.0.1:1")
     _assert_refused(finished, "127.0.0.1:1", "COMPILER_AGENT_TEMPORAL")
