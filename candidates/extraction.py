@@ -316,5 +316,7 @@ def _bound(task: KernelTask) -> ErrorBound:
     torch.set_num_threads(task.threads)  # the order of a sum, and so its error, depends on the threads
     try:
         return derive_error_bound(task.model_copy(update={"workloads": tuple(chosen.values())}))
+    except ValueError as error:
+        raise _Obstructed(str(error)) from error
     finally:
         torch.set_num_threads(threads)

@@ -122,6 +122,11 @@ class ErrorBound(Record):
 
     scaled_error: float = Field(ge=0)
     factor: float = Field(gt=0, default=4.0)
+    cancelled_below: float = Field(ge=0, default=0.0)
+    """A row whose scale is below this has cancelled to rounding noise (layer norm of a constant row): relative to its
+    scale any error would be infinite, so its elements may err by factor * cancelled_error instead."""
+    cancelled_error: float = Field(ge=0, default=0.0)
+    """The worst |torch - exact| in such rows."""
 
 
 class KernelTask(Record):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from candidates.error_bound import row_scale
+from candidates.error_bound import allowed_error
 from candidates.reference import run_oracle
 from candidates.task import ElementType, ErrorBound, InputRole, KernelTask, TensorSpec, Workload
 from candidates.verdict import Evidence, Reason, Rejected, WorstElement
@@ -149,7 +149,7 @@ def _compare(spec: TensorSpec, bound: ErrorBound, exact: torch.Tensor, got: torc
         if not bool(same.all()):
             return _wrong(spec, Reason.WRONG_NON_FINITE, ~same, _first_index(~same), expected, value, None)
         value, exact = torch.where(finite, value, 0.0), torch.where(finite, exact, 0.0)
-    allowed = bound.factor * bound.scaled_error * row_scale(exact) + _ulp(exact, got.dtype)
+    allowed = allowed_error(bound, exact, got.dtype)
     shares = (value - exact).abs_().div_(allowed)
     worst = float(shares.max())
     if worst > 1.0:
@@ -165,13 +165,6 @@ def _compare_integers(spec: TensorSpec, exact: torch.Tensor, got: torch.Tensor) 
         value = bits(got)
         return _wrong(spec, Reason.WRONG_VALUES, wrong, _first_index(wrong), exact, value, None)
     return 0.0
-
-
-def _ulp(exact: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """The spacing of `dtype`'s numbers at each |exact|."""
-    kind = torch.finfo(dtype)
-    exponent = torch.frexp(exact.abs().clamp_min(kind.tiny)).exponent - 1
-    return torch.ldexp(torch.full_like(exact, kind.eps), exponent)
 
 
 def _wrong(

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from candidates.candidate import Candidate
-from candidates.error_bound import derive_error_bound, row_scale
+from candidates.error_bound import allowed_error, derive_error_bound
 from candidates.inputs import Distribution, draw_inputs
 from candidates.reference import run_oracle
 from candidates.task import (
@@ -134,12 +134,8 @@ def worst_error_in_bounds(
 def _error_in_bounds(bound: ErrorBound, got: torch.Tensor, exact: torch.Tensor) -> float:
     if not exact.is_floating_point():
         return 0.0 if torch.equal(got, exact.to(got.dtype)) else float("inf")
-    rounded = exact.to(got.dtype)
-    is_finite = torch.isfinite(rounded)
+    is_finite = torch.isfinite(exact.to(got.dtype))
     if not torch.equal(is_finite, torch.isfinite(got)):
         return float("inf")
-    above = torch.nextafter(rounded.abs(), torch.full_like(rounded, float("inf")))
-    ulp = above.double() - rounded.abs().double()
-    allowed = bound.factor * bound.scaled_error * row_scale(exact) + ulp
-    error = (got.double() - exact).abs() / allowed
+    error = (got.double() - exact).abs() / allowed_error(bound, exact, got.dtype)
     return float(torch.where(is_finite, error, torch.zeros_like(error)).max())
