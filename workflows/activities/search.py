@@ -22,7 +22,7 @@ from candidates.verdict import Accepted, Rejected
 from workflows.activities.heartbeat import beating
 from workflows.payloads import Generation, GenerationOutcome, ProposeInput, SettleInput
 
-FINALISTS = 3
+FINALISTS = 2
 """Screening ranks within a few per cent; so many of its best go into the race."""
 
 
