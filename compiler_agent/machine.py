@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import Settings
-from compiler_agent.temporal_server import temporal_binary
+from compiler_agent.temporal_server import answers, temporal_binary
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
 from kernel_sandbox.sandbox import SandboxError
 
@@ -66,14 +66,20 @@ def _examine_sandbox() -> Finding:
             is_there=False,
             is_needed=True,
             detail=str(error),
-            fix="see the message; nothing untrusted runs without a sandbox",
+            fix="do what the message says: nothing untrusted runs without a sandbox",
         )
     return Finding(name="sandbox", is_there=True, is_needed=True, detail="bubblewrap works")
 
 
 def _examine_temporal(settings: Settings) -> Finding:
     if settings.temporal_address is not None:
-        return Finding(name="Temporal", is_there=True, is_needed=True, detail=f"cluster at {settings.temporal_address}")
+        return Finding(
+            name="Temporal",
+            is_there=answers(settings.temporal_address),
+            is_needed=True,
+            detail=f"cluster at {settings.temporal_address}",
+            fix="start it, or unset COMPILER_AGENT_TEMPORAL for the embedded server",
+        )
     binary = temporal_binary()
     return Finding(
         name="Temporal",

@@ -49,7 +49,7 @@ def temporal_server(settings: Settings) -> Iterator[str]:
     )  # fmt: skip
     try:
         deadline = time.monotonic() + START_PATIENCE_S
-        while not _answers(port):
+        while not answers(f"127.0.0.1:{port}"):
             if server.poll() is not None or time.monotonic() > deadline:
                 raise TemporalUnavailable(f"the embedded Temporal server did not start: see {log}")
             time.sleep(0.1)
@@ -65,9 +65,11 @@ def _free_port() -> int:
         return port
 
 
-def _answers(port: int) -> bool:
+def answers(address: str) -> bool:
+    """Whether something listens at host:port."""
+    host, _, port = address.rpartition(":")
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1.0):
+        with socket.create_connection((host, int(port)), timeout=2.0):
             return True
-    except OSError:
+    except (OSError, ValueError):
         return False

@@ -196,3 +196,8 @@ def test_doctor_says_what_this_machine_has(run, home):
     found = {finding["name"]: finding["there"] for finding in document["findings"]}
     assert found["C++ compiler"] is (shutil.which("g++") is not None)
     assert document["able"] is (finished.returncode == 0)
+
+
+def test_a_cluster_that_does_not_answer_is_refused_before_a_run_is_recorded(run, home):
+    _assert_refused(run("run", COMPILER_AGENT_TEMPORAL="127.0.0.1:9"), "127.0.0.1:9", "COMPILER_AGENT_TEMPORAL")
+    assert _runs_in(home) == 0

@@ -40,8 +40,12 @@ class AuthorActivities:
         started = time.monotonic()
         task = self._ledger.task(ask.task_id)
         budget = Budget(seconds=ask.seconds_left, attempts=ask.attempts_left)
+        attempts = self._ledger.attempts(ask.run_id, ask.task_id)
+        if not attempts:
+            message = f"{ask.agent} writes its first kernels"
+            self._ledger.add_progress(ask.run_id, Progress(stage=Stage.SEARCH, op=task.op, message=message))
         with beating():
-            reply = self._agents[ask.agent].propose(task, self._ledger.attempts(ask.run_id, ask.task_id), budget)
+            reply = self._agents[ask.agent].propose(task, attempts, budget)
         proposals = () if isinstance(reply, Stop) else reply.proposals[: ask.attempts_left]
         return Generation(
             run_id=ask.run_id,
