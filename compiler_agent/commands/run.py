@@ -32,8 +32,8 @@ def run(
     engine: Annotated[EngineName, typer.Option(help="How the engine forms steps.")] = "sglang",
     utilisation: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of time the device is busy.")] = 0.8,
     limit: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
-    hot_ops: Annotated[int, typer.Option(min=1, help="How many ops are searched.")] = 9,
-    search_seconds: Annotated[float, typer.Option(min=1.0, help="Search time for all ops together.")] = 180.0,
+    hot_ops: Annotated[int, typer.Option(min=1, help="How many ops are searched.")] = 8,
+    search_seconds: Annotated[float, typer.Option(min=1.0, help="Search time for all ops together.")] = 130.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most, an op.")] = 24,
     end_to_end_seconds: Annotated[float, typer.Option(min=1.0, help="Time for the end-to-end gate.")] = 100.0,
     compile_seconds: Annotated[
