@@ -8,9 +8,12 @@ import torch
 
 from candidates.device import DeviceCeilings
 from candidates.record import Record
+from candidates.run import ReplayRecord
 from traces.model_calls import ModelCall
 from traces.replay.cost import StepCostModel
+from traces.replay.replay import replay_trace
 from traces.replay.settings import EngineName, EngineSettings
+from traces.requests import RequestTrace
 from traces.served_model import ModelShape, SyntheticCache, forward
 
 PREFILL_TOKENS = 256
@@ -64,9 +67,27 @@ def step_cost_model(shape: ModelShape, device: DeviceModel) -> StepCostModel:
     )
 
 
-def memory_bytes() -> int:
-    """Of this machine."""
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+def replay_on_device(
+    trace: RequestTrace,
+    shape: ModelShape,
+    device: DeviceModel,
+    *,
+    engine: EngineName,
+    utilisation: float,
+    limit: int | None,
+) -> ReplayRecord:
+    """The trace through the engine model, as this machine would serve it."""
+    replay = replay_trace(
+        trace,
+        step_cost_model(shape, device),
+        engine_settings(engine, shape, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")),
+        max_context_tokens=shape.window_tokens,
+        utilisation=utilisation,
+        limit=limit,
+    )
+    return ReplayRecord(
+        report=replay.report, steps=replay.steps, span_s=replay.report.span_s, covered_share=replay.coverage
+    )
 
 
 def engine_settings(engine: EngineName, shape: ModelShape, device_bytes: int) -> EngineSettings:

@@ -8,16 +8,15 @@ import typer
 from rich.table import Table
 
 from candidates.ceilings import fingerprint_device
-from candidates.device_model import engine_settings, memory_bytes, step_cost_model
+from candidates.device_model import replay_on_device
 from candidates.ledger.ledger import Ledger
-from candidates.run import Ranking, ReplayRecord
+from candidates.run import Ranking
 from candidates.survey import survey_hot_ops
 from compiler_agent.device import known_ceilings, known_device_model
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
 from compiler_agent.settings import read_settings
 from traces.formats.read import read_trace
-from traces.replay.replay import replay_trace
 from traces.replay.settings import EngineName
 from traces.served_model import DEFAULT_MODEL, open_model
 
@@ -46,22 +45,11 @@ def hot_ops(
     served = open_model(model, settings.home)
     require_machine(settings)
     ledger = Ledger(settings.ledger_url)
-    replayed = replay_trace(
-        read,
-        step_cost_model(served.shape, known_device_model(settings, served, progress_console)),
-        engine_settings(engine, served.shape, memory_bytes()),
-        max_context_tokens=served.shape.window_tokens,
-        utilisation=utilisation,
-        limit=limit,
-    )
+    device = known_device_model(settings, served, progress_console)
+    replayed = replay_on_device(read, served.shape, device, engine=engine, utilisation=utilisation, limit=limit)
     ranking = survey_hot_ops(
         served,
-        ReplayRecord(
-            report=replayed.report,
-            steps=replayed.steps,
-            span_s=replayed.report.span_s,
-            covered_share=replayed.coverage,
-        ),
+        replayed,
         device_id=fingerprint_device().id,
         keep=workloads,
         ceilings_of=functools.partial(known_ceilings, settings, ledger),

@@ -5,12 +5,11 @@ from typing import Annotated
 
 import typer
 
-from candidates.device_model import engine_settings, memory_bytes, step_cost_model
+from candidates.device_model import replay_on_device
 from compiler_agent.device import known_device_model
 from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
 from compiler_agent.settings import read_settings
 from traces.formats.read import read_trace
-from traces.replay.replay import replay_trace
 from traces.replay.report import Distribution, ReplayReport
 from traces.replay.settings import EngineName
 from traces.served_model import DEFAULT_MODEL, open_model
@@ -36,20 +35,14 @@ def replay(
     read = read_trace(trace, trace_format, workload_class)
     served = open_model(model, settings.home)
     device = known_device_model(settings, served, progress_console)
-    replayed = replay_trace(
-        read,
-        step_cost_model(served.shape, device),
-        engine_settings(engine, served.shape, memory_bytes()),
-        max_context_tokens=served.shape.window_tokens,
-        utilisation=utilisation,
-        limit=limit,
-    )
+    replayed = replay_on_device(read, served.shape, device, engine=engine, utilisation=utilisation, limit=limit)
     if json:
         print_json(replayed.report)
         return ExitCode.DONE
     print_replay(replayed.report)
     result_console.print(
-        f"{len(replayed.steps)} kinds of steps stand for {replayed.coverage:.1%} of the device's time", highlight=False
+        f"{len(replayed.steps)} kinds of steps stand for {replayed.covered_share:.1%} of the device's time",
+        highlight=False,
     )
     return ExitCode.DONE
 

@@ -7,13 +7,12 @@ from temporalio import activity
 
 from candidates.ceilings import fingerprint_device, measure_ceilings
 from candidates.device import DeviceCeilings
-from candidates.device_model import calibrate, engine_settings, memory_bytes, step_cost_model
+from candidates.device_model import calibrate, replay_on_device
 from candidates.ledger.ledger import Ledger
 from candidates.run import Progress, Ranking, ReplayRecord, RunRequest, Stage
 from candidates.site_timing import use_threads
 from candidates.survey import survey_hot_ops
 from traces.formats.read import read_trace
-from traces.replay.replay import replay_trace
 from traces.requests import TraceError
 from traces.served_model import open_model
 from workflows.activities.heartbeat import beating
@@ -59,16 +58,13 @@ class TrafficActivities:
         device_model = self._ledger.device_model(run.device_id, model.digest)
         if device_model is None:
             raise RuntimeError("the device was not measured before the replay")
-        replay = replay_trace(
+        return replay_on_device(
             trace,
-            step_cost_model(model.shape, device_model),
-            engine_settings(request.engine, model.shape, memory_bytes()),
-            max_context_tokens=model.shape.window_tokens,
+            model.shape,
+            device_model,
+            engine=request.engine,
             utilisation=request.utilisation,
             limit=request.request_limit,
-        )
-        return ReplayRecord(
-            report=replay.report, steps=replay.steps, span_s=replay.report.span_s, covered_share=replay.coverage
         )
 
 
