@@ -102,8 +102,11 @@ class WonKernel(Record):
     """Of device time: the site's share times (1 - 1 / speedup)."""
 
     def lies_within(self, outer: "WonKernel") -> bool:
-        """Whether every call that this kernel serves happens inside a call that `outer` serves."""
-        is_inside = all(
+        """Whether every call that this kernel serves happens inside a call that `outer` serves.
+
+        A function, which has no module paths, may be called from anywhere.
+        """
+        is_inside = bool(self.module_paths) and all(
             any(path == module or path.startswith(f"{module}.") for module in outer.module_paths)
             for path in self.module_paths
         )

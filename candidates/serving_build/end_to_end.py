@@ -104,9 +104,9 @@ def measure_end_to_end(
     return EndToEnd(
         build_id=build.id,
         threads=threads,
-        decode_tokens_per_s={path: _tokens_per_s(times) for path, times in _complete(seconds_by_path, decodes)},
-        prefill_tokens_per_s={path: _tokens_per_s(times) for path, times in _complete(seconds_by_path, prefills)},
-        ttft_s={path: _mean_pass_s(times) for path, times in _complete(seconds_by_path, prefills)},
+        decode_tokens_per_s={path: _tokens_per_s(times) for path, times in _of_kind(seconds_by_path, decodes)},
+        prefill_tokens_per_s={path: _tokens_per_s(times) for path, times in _of_kind(seconds_by_path, prefills)},
+        ttft_s={path: _mean_pass_s(times) for path, times in _of_kind(seconds_by_path, prefills)},
         speedup=every.value,
         speedup_interval=every.interval,
         decode_speedup=decode.value,
@@ -163,13 +163,21 @@ def _seconds_by_path(rounds: Sequence[Sequence[Pairs]]) -> dict[PathName, dict[S
     return seconds
 
 
-def _complete(
+def _of_kind(
     seconds_by_path: Mapping[PathName, Mapping[Stratum, float]], strata: Sequence[Stratum]
 ) -> Iterator[tuple[PathName, dict[Stratum, float]]]:
-    """The chosen strata alone, for every path that was timed on all of them."""
+    """Every path's seconds on the chosen strata.
+
+    Where the compiled model was late with some of them, it gets eager's time there over its own speedup on the others,
+    each stratum weighted by its share of eager's time; with none of them it has no figure.
+    """
+    eager = seconds_by_path[PathName.EAGER]
+    weights = _weights(strata)
     for path, times in seconds_by_path.items():
-        if all(stratum in times for stratum in strata):
-            yield path, {stratum: times[stratum] for stratum in strata}
+        timed = [stratum for stratum in strata if stratum in times]
+        if timed:
+            eager_s, own_s = (sum(t[s] * s.scale * weights[s] for s in timed) for t in (eager, times))
+            yield path, {stratum: times.get(stratum, eager[stratum] * own_s / eager_s) for stratum in strata}
 
 
 def _tokens_per_s(times: Mapping[Stratum, float]) -> float:
