@@ -127,7 +127,7 @@ def _task_workloads(
     return [
         HotWorkload(
             shape=workload.name,
-            element_type=shapes.element_types[0],
+            dtype=shapes.element_types[0],
             calls_per_hour=workload.calls_per_hour,
             time_us=time_of[tuple(sorted(workload.axes.items()))],
             floor_us=floor_us(task, workload),
@@ -139,7 +139,7 @@ def _task_workloads(
 def _call_workload(op: str, call: SiteCall, times: SiteTimes) -> HotWorkload:
     return HotWorkload(
         shape=",".join("x".join(str(size) for size in tensor.shape) for tensor in call.tensors),
-        element_type=call.tensors[0].element_type,
+        dtype=call.tensors[0].element_type,
         calls_per_hour=call.calls_per_hour,
         time_us=times.call_us(op, call),
         floor_us=0.0,

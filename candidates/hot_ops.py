@@ -9,7 +9,7 @@ from candidates.task import SiteLevel
 class HotWorkload(Record):
     shape: str
     """Workload name: `batch=1,tokens=8`."""
-    element_type: str
+    dtype: str
     calls_per_hour: float = Field(ge=0)
     time_us: float = Field(gt=0)
     """Eager, one call."""
