@@ -82,7 +82,7 @@ def replay_trace(
     return Replay(
         report=_report(trace, scaled, engine_settings, max_context_tokens, time.perf_counter() - started_s),
         steps=steps,
-        coverage=sum(step.duration_s for step in steps) / scaled.busy_s,
+        coverage=min(1.0, sum(step.duration_s for step in steps) / scaled.busy_s),  # sums round differently
     )
 
 
