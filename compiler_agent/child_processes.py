@@ -10,7 +10,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def start_child(argv: Sequence[str], log: Path, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Starts `argv` with its output in `log`. A Ctrl-C in the terminal reaches only us; our death reaches the child."""
+    """Starts `argv` with its output in `log`. A Ctrl-C in the terminal reaches only us; our death ends the child."""
     log.parent.mkdir(parents=True, exist_ok=True)
     libc = ctypes.CDLL(None)  # before the fork: the child may only make the system call
     with log.open("ab") as output:
@@ -21,7 +21,7 @@ def start_child(argv: Sequence[str], log: Path, environment: Mapping[str, str]) 
             stderr=subprocess.STDOUT,
             env=dict(environment),
             start_new_session=True,
-            preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+            preexec_fn=lambda: libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL),
         )
 
 

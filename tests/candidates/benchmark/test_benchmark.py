@@ -248,7 +248,12 @@ def test_state_that_a_kernel_does_not_update_is_noticed_while_timed(benchmark_of
     ],
 )
 def test_rejects_kernel_that_cheats_on_the_clock(benchmark_of_tests: Benchmark, body: str, reason: Reason) -> None:
-    measured = race(benchmark_of_tests, ONE_ROW, body)
+    # A cheat may simply lose a race before it is caught (the slow first call does so every other time); it wins none.
+    for _ in range(20):
+        measured = race(benchmark_of_tests, ONE_ROW, body)
+        if isinstance(measured, Rejected):
+            break
+        assert measured.decision is not Decision.WIN
     assert isinstance(measured, Rejected), measured
     assert measured.reason is reason
 
