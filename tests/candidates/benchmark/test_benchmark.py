@@ -253,13 +253,13 @@ def test_rejects_kernel_that_cheats_on_the_clock(benchmark_of_tests: Benchmark, 
 
 
 def test_kernel_that_is_slow_after_a_pause_wins_nothing(benchmark_of_tests: Benchmark) -> None:
-    """It is rejected as amortised, or its slow first calls have lost it the race before."""
+    """It is rejected as amortised, or its slow first calls keep it from winning before that is seen."""
     for _ in range(3):
         measured = race(benchmark_of_tests, ONE_ROW, SLOW_AFTER_A_PAUSE)
         if isinstance(measured, Rejected):
             assert measured.reason is Reason.AMORTISED
         else:
-            assert measured.decision is Decision.LOSE
+            assert measured.decision is not Decision.WIN
 
 
 def test_long_handshakes_make_no_kernel_faster(benchmark_of_tests: Benchmark) -> None:
