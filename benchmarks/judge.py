@@ -178,7 +178,6 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
                 ceilings,
                 pool,
                 cache_folder=folder,
-                lock_file=folder / "lock",
                 baselines=(Baseline.EAGER, Baseline.EAGER_OUT),
             ),
         )

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from torch import nn
 
+from candidates.benchmark.exclusive import exclusive_slot
 from candidates.describe_hot_ops import coverage, describe_hot_ops, rank_correlations, unmatched_calls
 from candidates.device import DeviceCeilings
 from candidates.extraction import Obstacle, extract_task
@@ -35,10 +36,13 @@ def survey_hot_ops(
     captured = capture_calls(fake, sites, replay.steps, replay.span_s)
     passes = model_calls(replay.steps, replay.span_s)
     module = served.load()
-    threads = choose_threads(module, _heaviest_decode(passes))
+    with exclusive_slot():
+        threads = choose_threads(module, _heaviest_decode(passes))
     ceilings = ceilings_of(threads.threads)
     tell(f"timing {len(sites)} sites with {threads.threads} threads")
-    parts, times = split_phases(captured, measure_sites(module, captured, passes, threads=threads.threads))
+    with exclusive_slot():
+        measured = measure_sites(module, captured, passes, threads=threads.threads)
+    parts, times = split_phases(captured, measured)
     tell(f"extracting tasks from {len(parts)} sites")
     extracted = _extract(module, parts, times, device_id, threads.threads, keep)
     for task in extracted.values():

@@ -1,12 +1,13 @@
 """The device of this machine, as far as the ledger knows it already; measured and recorded where it does not."""
 
-import torch
 from rich.console import Console
 
+from candidates.benchmark.exclusive import exclusive_slot
 from candidates.ceilings import fingerprint_device, measure_ceilings
 from candidates.device import DeviceCeilings
 from candidates.device_model import DeviceModel, calibrate
 from candidates.ledger.ledger import Ledger
+from candidates.site_timing import use_threads
 from compiler_agent.settings import Settings
 from traces.served_model import ServedModel
 
@@ -16,7 +17,8 @@ def known_ceilings(settings: Settings, ledger: Ledger, threads: int) -> DeviceCe
     ledger.put_device(device)
     ceilings = ledger.ceilings(device.id, threads)
     if ceilings is None:
-        ceilings = measure_ceilings(device, threads, settings.cache)
+        with exclusive_slot():
+            ceilings = measure_ceilings(device, threads, settings.cache)
         ledger.put_ceilings(ceilings)
     return ceilings
 
@@ -28,11 +30,8 @@ def known_device_model(settings: Settings, served: ServedModel, console: Console
     known = ledger.device_model(ceilings.device_id, served.digest)
     if known is None:
         console.print(f"timing {served.name} on this device, once", highlight=False)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)
-        try:
-            known = calibrate(served.shape, served.load(), ceilings)
-        finally:
-            torch.set_num_threads(threads)
+        module = served.load()
+        with exclusive_slot(), use_threads(1):
+            known = calibrate(served.shape, module, ceilings)
         ledger.put_device_model(ceilings.device_id, served.digest, known)
     return known

@@ -63,7 +63,6 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
                 known_ceilings(settings, ledger, threads),
                 pool,
                 cache_folder=settings.cache,
-                lock_file=settings.home / "device.lock",
             )
 
         yield Workbench(

@@ -68,7 +68,7 @@ class LiveKernel:
 
 
 class Benchmark:
-    """Only one measurement runs on the machine at a time: every method waits for `lock_file`."""
+    """Only one measurement runs on the machine at a time: every method waits for the others."""
 
     def __init__(
         self,
@@ -77,7 +77,6 @@ class Benchmark:
         pool: BaselinePool,
         *,
         cache_folder: Path,
-        lock_file: Path,
         baselines: Sequence[Baseline] = PYTORCH_BASELINES,
         measure_again: Callable[[DeviceCeilings], DeviceCeilings] = measure_ceilings_again,
     ) -> None:
@@ -90,7 +89,6 @@ class Benchmark:
         self._ceilings = ceilings
         self._pool = pool
         self._cache_folder = cache_folder
-        self._lock_file = lock_file
         self._baselines = tuple(baselines)
         self._measure_again = measure_again
 
@@ -229,7 +227,7 @@ class Benchmark:
         rng = np.random.default_rng()
         core = measuring_core() if threads == 1 else None
         with (
-            exclusive_slot(self._lock_file),
+            exclusive_slot(),
             pinned(core),
             Contest(task, self._pool, self._ceilings, rng, core, threads) as contest,
         ):

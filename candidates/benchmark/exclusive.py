@@ -2,20 +2,44 @@
 
 import fcntl
 import os
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import torch
 
+DEVICE_LOCK = Path(tempfile.gettempdir()) / "compiler-agent-device.lock"
+"""One for the machine, whatever home and user a run has. Containers must share it to measure beside each other."""
+
 
 @contextmanager
-def exclusive_slot(lock_file: Path) -> Iterator[None]:
-    """Waits for every other process that measures on this machine; freed by the system if the holder dies."""
-    lock_file.parent.mkdir(parents=True, exist_ok=True)
-    with lock_file.open("a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+def exclusive_slot(lock_file: Path = DEVICE_LOCK) -> Iterator[None]:
+    """Waits for every other process that measures on this machine; freed by the system if the holder dies.
+
+    Not for use within itself. Raises OSError where the lock cannot be opened.
+    """
+    descriptor = _open_lock(lock_file)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
+    finally:
+        os.close(descriptor)
+
+
+def _open_lock(path: Path) -> int:
+    """Read-only: in a shared folder the kernel lets nobody open another user's file with O_CREAT."""
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        pass
+    try:
+        descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL)
+    except FileExistsError:
+        return os.open(path, flags)
+    os.fchmod(descriptor, 0o644)  # whatever the umask: other users must be able to wait for it
+    return descriptor
 
 
 @contextmanager

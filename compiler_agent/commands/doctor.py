@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from candidates.benchmark.exclusive import exclusive_slot
 from candidates.ceilings import fingerprint_device, measure_ceilings
 from compiler_agent.machine import examine_machine
 from compiler_agent.outcome import ExitCode, print_json, result_console
@@ -24,7 +25,10 @@ def doctor(
     is_able = all(finding.is_there for finding in findings if finding.is_needed)
     has_compiler = any(finding.name == "C++ compiler" and finding.is_there for finding in findings)
     device = fingerprint_device()
-    measured = measure_ceilings(device, 1, settings.cache) if ceilings and has_compiler else None
+    measured = None
+    if ceilings and has_compiler:
+        with exclusive_slot():
+            measured = measure_ceilings(device, 1, settings.cache)
     if json:
         print_json(
             {

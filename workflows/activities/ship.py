@@ -5,6 +5,7 @@ from typing import TypeVar
 
 from temporalio import activity
 
+from candidates.benchmark.exclusive import exclusive_slot
 from candidates.device import DeviceFingerprint
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
@@ -139,15 +140,16 @@ class DeviceShipActivities:
 
     def _measure(self, request: RunRequest, ranking: Ranking, replay: ReplayRecord, build_folder: Path) -> EndToEnd:
         model = open_model(request.model, self._home)
-        return measure_end_to_end(
-            self._sandbox,
-            ModelFiles(folder=model.folder(), tokenizer=model.tokenizer),
-            build_folder,
-            replay.steps,
-            threads=ranking.threads,
-            seconds=request.end_to_end_s,
-            compile_seconds=request.compile_s,
-        )
+        with exclusive_slot():
+            return measure_end_to_end(
+                self._sandbox,
+                ModelFiles(folder=model.folder(), tokenizer=model.tokenizer),
+                build_folder,
+                replay.steps,
+                threads=ranking.threads,
+                seconds=request.end_to_end_s,
+                compile_seconds=request.compile_s,
+            )
 
     def _tell(self, run_id: str, message: str) -> None:
         self._ledger.add_progress(run_id, Progress(stage=Stage.END_TO_END, message=message))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from temporalio import activity
 
+from candidates.benchmark.exclusive import exclusive_slot
 from candidates.ceilings import fingerprint_device, measure_ceilings
 from candidates.device import DeviceCeilings
 from candidates.device_model import calibrate, replay_on_device
@@ -85,8 +86,9 @@ class SurveyActivities:
             model = open_model(request.model, self._home)
             if self._ledger.device_model(device.id, model.digest) is None:
                 self._tell(run, Stage.DEVICE, f"timing {model.name} on {device.model}")
-                with use_threads(1):
-                    calibrated = calibrate(model.shape, model.load(), ceilings)
+                module = model.load()
+                with exclusive_slot(), use_threads(1):
+                    calibrated = calibrate(model.shape, module, ceilings)
                 self._ledger.put_device_model(device.id, model.digest, calibrated)
         memory_rate = ceilings.read[-1].bytes_per_s
         self._tell(
@@ -126,7 +128,8 @@ class SurveyActivities:
         known = self._ledger.ceilings(run.device_id, threads)
         if known is None:
             self._tell(run, Stage.DEVICE, f"measuring what the device can do with {threads} threads")
-            known = measure_ceilings(fingerprint_device(), threads, self._cache)
+            with exclusive_slot():
+                known = measure_ceilings(fingerprint_device(), threads, self._cache)
             self._ledger.put_ceilings(known)
         return known
 

@@ -31,6 +31,5 @@ def benchmark_of_tests(pool: BaselinePool, cache_folder: Path) -> Benchmark:
         generous_ceilings(),
         pool,
         cache_folder=cache_folder,
-        lock_file=cache_folder / "lock",
         baselines=(Baseline.EAGER_OUT,),
     )

@@ -286,7 +286,6 @@ def test_rejects_kernel_faster_than_the_device_allows(pool: BaselinePool, cache_
         generous_ceilings(speed=1e-5),
         pool,
         cache_folder=cache_folder,
-        lock_file=cache_folder / "lock",
         baselines=(Baseline.EAGER_OUT,),
         measure_again=lambda ceilings: ceilings,
     )
