@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,49 +36,65 @@ class MemoryAccount:
 
 
 class ControlGroup:
-    """One group: a folder of the same name in each hierarchy. Only processes put into it and their children count."""
+    """One group: a folder of the same name in each hierarchy, with what is started within `entered`, and its children.
+
+    In v1 the thread that starts enters and leaves: moving a process that runs already takes the kernel a grace period
+    of RCU (10 ms), moving oneself does not. In v2 a thread cannot; `add` moves the process, while bwrap makes mounts.
+    """
 
     def __init__(self, groups: "ControlGroups", memory_bytes: int, processes: int) -> None:
         self._is_v2 = groups.is_v2
         name = f"{name_of_ours()}-{next(_numbers)}"
-        self._memory, self._processes = groups.memory / name, groups.processes / name
+        self.memory_folder, self._processes = groups.memory / name, groups.processes / name
         self._cpu = groups.cpu / name if groups.cpu else None
-        self._folders = {self._memory, self._processes} | ({self._cpu} if self._cpu else set())
+        self._folders = {self.memory_folder, self._processes} | ({self._cpu} if self._cpu else set())
         try:
             for folder in self._folders:
                 folder.mkdir()
             limit_bytes = min(memory_bytes, int(groups.machine_bytes * _MOST_OF_MEMORY))
             self._limit_memory(limit_bytes)
-            _write(self._processes / "pids.max", processes)
+            _write(self._processes / "pids.max", processes if self._is_v2 else processes + 1)  # + the launcher
         except OSError as error:
             self.remove()
             raise SandboxError(f"cannot make the control group {name}: {error}") from error
 
-    def add(self, pid: int) -> None:
-        """Before it starts others: those that it has already stay where they are."""
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        if self._is_v2:
+            yield
+            return
         try:
-            for folder in self._folders:
-                _write(folder / "cgroup.procs", pid)
+            self._move_own_thread(list(self._folders))
+            yield
+        finally:
+            self._move_own_thread([folder.parent for folder in self._folders])
+
+    def add(self, pid: int) -> None:
+        """A process that was started within `entered`, before it starts others."""
+        if not self._is_v2:
+            return
+        try:
+            _write(self.memory_folder / "cgroup.procs", pid)
         except ProcessLookupError:
             raise
         except OSError as error:
-            raise SandboxError(f"cannot put a process into {self._memory.name}: {error}") from error
+            raise SandboxError(f"cannot put a process into {self.memory_folder.name}: {error}") from error
 
     def memory(self) -> MemoryAccount:
         if self._is_v2:
-            events = _counters(self._memory / "memory.events")
+            events = _counters(self.memory_folder / "memory.events")
             kills, limit_hits, peak = events.get("oom_kill", 0), events.get("oom", 0), "memory.peak"
         else:
-            kills = _counters(self._memory / "memory.oom_control").get("oom_kill", 0)
-            limit_hits, peak = _number(self._memory / "memory.failcnt"), "memory.max_usage_in_bytes"
+            kills = _counters(self.memory_folder / "memory.oom_control").get("oom_kill", 0)
+            limit_hits, peak = _number(self.memory_folder / "memory.failcnt"), "memory.max_usage_in_bytes"
         return MemoryAccount(
-            was_killed=kills > 0, met_its_limit=limit_hits > 0, peak_bytes=_number(self._memory / peak)
+            was_killed=kills > 0, met_its_limit=limit_hits > 0, peak_bytes=_number(self.memory_folder / peak)
         )
 
     def cpu_time_s(self) -> float:
         """Of all that were ever in the group; 0 where the kernel does not count it."""
         if self._is_v2:
-            return _counters(self._memory / "cpu.stat").get("usage_usec", 0) / 1e6
+            return _counters(self.memory_folder / "cpu.stat").get("usage_usec", 0) / 1e6
         return _number(self._cpu / "cpuacct.usage") / 1e9 if self._cpu else 0.0
 
     def remove(self) -> None:
@@ -86,15 +102,23 @@ class ControlGroup:
         for folder in self._folders:
             _remove(folder)
 
+    @staticmethod
+    def _move_own_thread(folders: Sequence[Path]) -> None:
+        try:
+            for folder in folders:
+                _write(folder / "tasks", 0)
+        except OSError as error:
+            raise SandboxError(f"cannot enter the control group {folder}: {error}") from error
+
     def _limit_memory(self, limit_bytes: int) -> None:
         if self._is_v2:
-            _write(self._memory / "memory.max", limit_bytes)
+            _write(self.memory_folder / "memory.max", limit_bytes)
             with contextlib.suppress(FileNotFoundError):  # a kernel without swap
-                _write(self._memory / "memory.swap.max", 0)
+                _write(self.memory_folder / "memory.swap.max", 0)
         else:
-            _write(self._memory / "memory.limit_in_bytes", limit_bytes)
+            _write(self.memory_folder / "memory.limit_in_bytes", limit_bytes)
             with contextlib.suppress(FileNotFoundError):
-                _write(self._memory / "memory.memsw.limit_in_bytes", limit_bytes)
+                _write(self.memory_folder / "memory.memsw.limit_in_bytes", limit_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,8 +143,8 @@ class ControlGroups:
 def find_control_groups() -> ControlGroups | None:
     """The first place where a process can really be limited. Removes what crashed processes of ours left there."""
     for groups in _candidates():
-        for folder in {groups.memory, groups.processes, groups.cpu} - {None}:
-            for left in left_behind_in(Path(folder)):
+        for folder in filter(None, {groups.memory, groups.processes, groups.cpu}):
+            for left in left_behind_in(folder):
                 with contextlib.suppress(SandboxError):
                     _remove(left)
         if _works(groups):
@@ -180,16 +204,16 @@ def _works(groups: ControlGroups) -> bool:
         group = groups.make(_TRIAL_BYTES, 8)
     except SandboxError:
         return False
-    with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
-        try:
+    try:
+        with group.entered():
+            process = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+        with process:
             group.add(process.pid)
-        except (SandboxError, ProcessLookupError):
-            return False
-        finally:
-            process.kill()
-            process.wait()
-            group.remove()
-    return True
+            return str(process.pid) in _read(group.memory_folder / "cgroup.procs").split()
+    except (SandboxError, OSError):
+        return False
+    finally:
+        group.remove()
 
 
 def _remove(folder: Path) -> None:

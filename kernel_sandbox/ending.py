@@ -48,16 +48,16 @@ def read_ending(evidence: Evidence) -> tuple[Ending, int]:
         case Cause.REQUEST:
             return Ending.SIGNALED, signal.SIGKILL
     code = evidence.launcher_status
+    if code and _is_fault_of_program(evidence):
+        return Ending.OUT_OF_MEMORY, _signal_in(code) or abs(code)
     if code < 0:
         name = signal.Signals(-code).name
         raise SandboxError(f"the sandbox's own process was ended by {name}: somebody on this machine killed it")
-    number = code - 128 if 128 < code <= 128 + signal.SIGRTMAX else 0
+    number = _signal_in(code)
     if number == signal.SIGSYS:
         return Ending.FORBIDDEN_SYSTEM_CALL, number
     if number == signal.SIGXCPU or (number == signal.SIGKILL and evidence.used_up_cpu):
         return Ending.TIMED_OUT, number
-    if code and _is_fault_of_program(evidence):
-        return Ending.OUT_OF_MEMORY, number or code
     if number == signal.SIGKILL and (evidence.is_first_process or evidence.memory.was_killed):
         raise SandboxError(
             "the program was killed from outside: by the machine's out-of-memory killer (see dmesg), or by somebody"
@@ -67,6 +67,10 @@ def read_ending(evidence: Evidence) -> tuple[Ending, int]:
     if number:
         return Ending.SIGNALED, number
     return Ending.EXITED, code
+
+
+def _signal_in(status: int) -> int:
+    return status - 128 if 128 < status <= 128 + signal.SIGRTMAX else 0
 
 
 def host_oom_kills() -> int:

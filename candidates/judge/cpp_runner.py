@@ -46,10 +46,10 @@ class CppRunner:
         call_limit_s: float,
         *,
         has_prepare: bool,
-        has_kernel: bool,
+        is_judged: bool,
     ) -> None:
         self._session = session
-        self._has_kernel = has_kernel
+        self._is_judged = is_judged
         self._process = process
         self._arena = arena
         self._call_limit_s = call_limit_s
@@ -152,9 +152,9 @@ class CppRunner:
         return self._blamed(f"the runner did not answer within {limit_s:g} s", finished)
 
     def _blamed(self, message: str, finished: Finished) -> RunnerEnded:
-        """Raises SandboxError where there is no kernel to be at fault."""
-        if not self._has_kernel:
-            raise SandboxError(f"the C++ runner fails without any kernel: {message}\n{finished.log}")
+        """Raises SandboxError where no kernel on trial could be at fault."""
+        if not self._is_judged:
+            raise SandboxError(f"a runner without the kernel on trial failed: {message}\n{finished.log}")
         return RunnerEnded(message, finished)
 
 
@@ -169,14 +169,28 @@ def open_cpp_runner(
     *,
     call_limit_s: float = CALL_LIMIT_S,
     cache_folder: Path | None = None,
+    is_judged: bool = True,
 ) -> CppRunner:
     """A fresh process with the kernel loaded. Raises RunnerEnded when it cannot be, SandboxError for the machine.
 
-    A runner that says that its own machinery failed is believed if it also fails without the kernel. The arena must hold the descriptors' whole life. `cache_folder` keeps the compiled runner between runs of ours.
+    `is_judged` False: the kernel is not the one on trial (but the live one), and wherever RunnerEnded would be raised,
+    here or later, SandboxError is. A runner that says that its machinery failed is believed if it also fails without
+    the kernel. The arena must hold the descriptors' whole life. `cache_folder` keeps the compiled runner between runs.
     """
     has_prepare = candidate.prepare is not None
     try:
-        return _open(sandbox, task, artifact, arena, core, threads, call_limit_s, cache_folder, has_prepare=has_prepare)
+        return _open(
+            sandbox,
+            task,
+            artifact,
+            arena,
+            core,
+            threads,
+            call_limit_s,
+            cache_folder,
+            has_prepare=has_prepare,
+            is_judged=is_judged,
+        )
     except RunnerEnded as ended:
         if (ended.finished.ending, ended.finished.exit_code) == (Ending.EXITED, _MACHINERY_FAILED):
             open_null_runner(sandbox, task, arena, core, threads, cache_folder=cache_folder).close()
@@ -190,7 +204,9 @@ def open_null_runner(
 
     However it ends, the machine is at fault: it and its runner raise SandboxError, never RunnerEnded.
     """
-    return _open(sandbox, task, None, arena, core, threads, CALL_LIMIT_S, cache_folder, has_prepare=False)
+    return _open(
+        sandbox, task, None, arena, core, threads, CALL_LIMIT_S, cache_folder, has_prepare=False, is_judged=False
+    )
 
 
 def _open(
@@ -204,6 +220,7 @@ def _open(
     cache_folder: Path | None,
     *,
     has_prepare: bool,
+    is_judged: bool,
 ) -> CppRunner:
     program = _runner_program(sandbox, cache_folder)
     session = sandbox.open(
@@ -227,9 +244,7 @@ def _open(
             file_descriptors=descriptors,
             core=core,
         )
-        runner = CppRunner(
-            session, process, arena, task, call_limit_s, has_prepare=has_prepare, has_kernel=artifact is not None
-        )
+        runner = CppRunner(session, process, arena, task, call_limit_s, has_prepare=has_prepare, is_judged=is_judged)
         runner.await_loading()
     except BaseException:
         session.close()
