@@ -14,7 +14,7 @@ from pathlib import Path
 from kernel_sandbox.bubblewrap_program import advice_on
 from kernel_sandbox.control_groups import ControlGroup, ControlGroups
 from kernel_sandbox.process_tree import ProcessTree
-from kernel_sandbox.sandbox import Limits, SandboxUnavailable
+from kernel_sandbox.sandbox import Limits, SandboxError, SandboxUnavailable
 from kernel_sandbox.scratch import Scratch
 from kernel_sandbox.system_calls import seccomp_filter
 
@@ -39,6 +39,14 @@ _SYSTEM_FOLDERS = (
 # could be written, bwrap itself makes read-only.
 _HIDDEN_FROM_ALL = ("/proc/keys",)
 _HIDDEN_FROM_ROOT = ("/proc/key-users", "/proc/kallsyms", "/proc/kcore", "/proc/timer_list", "/proc/slabinfo")
+_OPTIONS = {
+    resource.RLIMIT_AS: "as",
+    resource.RLIMIT_CPU: "cpu",
+    resource.RLIMIT_CORE: "core",
+    resource.RLIMIT_FSIZE: "fsize",
+    resource.RLIMIT_NPROC: "nproc",
+    resource.RLIMIT_NOFILE: "nofile",
+}
 _CAP_SYS_RESOURCE = 24  # linux/capability.h
 
 
@@ -76,7 +84,7 @@ class Launch:
             try:
                 with group.entered() if group else contextlib.nullcontext():
                     launcher = subprocess.Popen(
-                        [*self._as_user(), *self._bwrap(), *map(str, control), "--", *self._limited_inside(), *argv],
+                        [*self._as_user(), *self._bwrap(), *map(str, control), "--", *argv],
                         env=_ENVIRONMENT | dict(environment),
                         stdin=stdin,
                         stdout=log_write if stdout is None else stdout,
@@ -104,10 +112,9 @@ class Launch:
     ) -> ProcessTree:
         """Between the making of the namespaces and the start of the program."""
         root_pid = _read_root_pid(info)
-        if not self._limits_itself():
-            # Not before it has a user namespace: there RLIMIT_NPROC counts this sandbox's processes alone.
-            for number, values in _rlimits(self.limits).items():
-                resource.prlimit(root_pid, number, values)
+        # Not before it has a user namespace: there RLIMIT_NPROC counts this sandbox's processes alone. From outside,
+        # since the program may not touch limits: one that ran into a CPU limit of its own making would look killed.
+        self._set_rlimits(root_pid)
         if group is not None:
             group.add(root_pid)
         return ProcessTree(
@@ -150,24 +157,23 @@ class Launch:
         return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"]
 
     def _open_filter(self, stack: contextlib.ExitStack) -> int:
-        program = seccomp_filter(sets_own_limits=self._limits_itself(), may_exit_as_killed=not self.is_first_process)
+        program = seccomp_filter(may_exit_as_killed=not self.is_first_process)
         descriptor = os.memfd_create("seccomp")
         stack.callback(os.close, descriptor)
         os.write(descriptor, program)
         os.lseek(descriptor, 0, os.SEEK_SET)
         return descriptor
 
-    def _limits_itself(self) -> bool:
-        """A root without CAP_SYS_RESOURCE (of a container) may not limit processes of another uid from outside."""
-        return self.uid != os.geteuid() and not _may_limit_others()
-
-    def _limited_inside(self) -> tuple[str, ...]:
-        if not self._limits_itself():
-            return ()
-        words = {resource.RLIMIT_AS: "as", resource.RLIMIT_CPU: "cpu", resource.RLIMIT_CORE: "core"}
-        words |= {resource.RLIMIT_FSIZE: "fsize", resource.RLIMIT_NPROC: "nproc", resource.RLIMIT_NOFILE: "nofile"}
-        limits = (f"--{words[number]}={soft}:{hard}" for number, (soft, hard) in _rlimits(self.limits).items())
-        return ("prlimit", *limits, "--")
+    def _set_rlimits(self, pid: int) -> None:
+        if self.uid == os.geteuid() or _may_limit_others():
+            for number, values in _rlimits(self.limits).items():
+                resource.prlimit(pid, number, values)
+            return
+        options = (f"--{_OPTIONS[number]}={soft}:{hard}" for number, (soft, hard) in _rlimits(self.limits).items())
+        command = [*self._as_user(), "prlimit", "--pid", str(pid), *options]
+        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        if finished.returncode != 0:
+            raise SandboxError(f"cannot limit a sandboxed process: {finished.stderr.strip()}")
 
     def _scratch_is_full(self) -> bool:
         return self.scratch.size_bytes(self.limits.scratch_bytes) > self.limits.scratch_bytes
@@ -188,6 +194,7 @@ def _rlimits(limits: Limits) -> dict[int, tuple[int, int]]:
 
 @lru_cache(maxsize=1)
 def _may_limit_others() -> bool:
+    """False for the root of most containers."""
     status = Path("/proc/self/status").read_text()
     return bool(int(status.partition("CapEff:")[2].split()[0], 16) >> _CAP_SYS_RESOURCE & 1)
 

@@ -21,6 +21,7 @@ _REMOVAL_LIMIT_S = 5.0
 _MOST_OF_MEMORY = 7 / 8
 """A group's limit is at most this share of the machine's memory, so that it is met before the machine's own end."""
 _TRIAL_BYTES = 64 << 20
+_LAST_CHARGE_BYTES = 4 << 20  # a huge page that did not fit, and what each core holds in advance
 
 _numbers = itertools.count()
 
@@ -44,6 +45,7 @@ class ControlGroup:
 
     def __init__(self, groups: "ControlGroups", memory_bytes: int, processes: int) -> None:
         self._is_v2 = groups.is_v2
+        self._limit_bytes = min(memory_bytes, int(groups.machine_bytes * _MOST_OF_MEMORY))
         name = f"{name_of_ours()}-{next(_numbers)}"
         self.memory_folder, self._processes = groups.memory / name, groups.processes / name
         self._cpu = groups.cpu / name if groups.cpu else None
@@ -51,8 +53,7 @@ class ControlGroup:
         try:
             for folder in self._folders:
                 folder.mkdir()
-            limit_bytes = min(memory_bytes, int(groups.machine_bytes * _MOST_OF_MEMORY))
-            self._limit_memory(limit_bytes)
+            self._limit_memory()
             _write(self._processes / "pids.max", processes if self._is_v2 else processes + 1)  # + the launcher
         except OSError as error:
             self.remove()
@@ -83,13 +84,14 @@ class ControlGroup:
     def memory(self) -> MemoryAccount:
         if self._is_v2:
             events = _counters(self.memory_folder / "memory.events")
-            kills, limit_hits, peak = events.get("oom_kill", 0), events.get("oom", 0), "memory.peak"
+            kills, limit_hits = events.get("oom_kill", 0), events.get("oom", 0)
+            peak_bytes = _number(self.memory_folder / "memory.peak")
         else:
             kills = _counters(self.memory_folder / "memory.oom_control").get("oom_kill", 0)
-            limit_hits, peak = _number(self.memory_folder / "memory.failcnt"), "memory.max_usage_in_bytes"
-        return MemoryAccount(
-            was_killed=kills > 0, met_its_limit=limit_hits > 0, peak_bytes=_number(self.memory_folder / peak)
-        )
+            peak_bytes = _number(self.memory_folder / "memory.max_usage_in_bytes")
+            # Not memory.failcnt: newer kernels leave it at 0.
+            limit_hits = peak_bytes > self._limit_bytes - _LAST_CHARGE_BYTES
+        return MemoryAccount(was_killed=kills > 0, met_its_limit=limit_hits > 0, peak_bytes=peak_bytes)
 
     def cpu_time_s(self) -> float:
         """Of all that were ever in the group; 0 where the kernel does not count it."""
@@ -110,15 +112,15 @@ class ControlGroup:
         except OSError as error:
             raise SandboxError(f"cannot enter the control group {folder}: {error}") from error
 
-    def _limit_memory(self, limit_bytes: int) -> None:
+    def _limit_memory(self) -> None:
         if self._is_v2:
-            _write(self.memory_folder / "memory.max", limit_bytes)
+            _write(self.memory_folder / "memory.max", self._limit_bytes)
             with contextlib.suppress(FileNotFoundError):  # a kernel without swap
                 _write(self.memory_folder / "memory.swap.max", 0)
         else:
-            _write(self.memory_folder / "memory.limit_in_bytes", limit_bytes)
+            _write(self.memory_folder / "memory.limit_in_bytes", self._limit_bytes)
             with contextlib.suppress(FileNotFoundError):
-                _write(self.memory_folder / "memory.memsw.limit_in_bytes", limit_bytes)
+                _write(self.memory_folder / "memory.memsw.limit_in_bytes", self._limit_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

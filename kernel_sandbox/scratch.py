@@ -55,10 +55,11 @@ class Scratch:
             descriptor = os.open(name, flags, dir_fd=self.directory_fd)
         except OSError as error:
             raise SandboxError(f"/work/{name} cannot be taken out: {error.strerror}") from error
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            os.close(descriptor)
+            raise SandboxError(f"/work/{name} is not a plain file (mode {status.st_mode:o})")
         with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-                raise SandboxError(f"/work/{name} is not a plain file (mode {status.st_mode:o})")
             content = file.read(limit_bytes + 1)
         if len(content) > limit_bytes:
             raise SandboxError(f"/work/{name} has more than {limit_bytes} bytes")

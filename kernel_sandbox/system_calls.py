@@ -82,11 +82,11 @@ _JUMP_IF_EQUAL, _JUMP_IF_AT_LEAST, _JUMP_IF_ANY_BIT, _RETURN = 0x15, 0x35, 0x45,
 _ALLOW, _KILL_PROCESS, _EPERM, _ENOSYS, _EAFNOSUPPORT = 0x7FFF0000, 0x80000000, 0x50001, 0x50026, 0x50061
 
 
-def seccomp_filter(*, sets_own_limits: bool = False, may_exit_as_killed: bool = True) -> bytes:
+def seccomp_filter(*, may_exit_as_killed: bool = True) -> bytes:
     """The BPF program for this machine's architecture, as `bwrap --seccomp` reads it.
 
     A program that lowered its own limit on CPU time, or exited with 128 + SIGKILL, would look as if somebody had killed
-    it. The first is left to what sets the limits inside; the second to programs that are not process 1.
+    it. The second is left to programs that are not process 1, of which nobody believes it.
     """
     machine = platform.machine()
     if machine not in _ARCHITECTURES:
@@ -110,14 +110,13 @@ def seccomp_filter(*, sets_own_limits: bool = False, may_exit_as_killed: bool = 
         [_argument(0), _instruction(_JUMP_IF_ANY_BIT, _NEW_NAMESPACES, on_true=1), _answer(_ALLOW), _answer(_EPERM)],
     )
     program += _on(_CLONE3[column], [_answer(_ENOSYS)])  # its flags lie in memory; libraries fall back to clone
-    if not sets_own_limits:
-        stack_only = _instruction(_JUMP_IF_EQUAL, _RLIMIT_STACK, on_false=1)
-        program += _on(_SETRLIMIT[column], [_argument(0), stack_only, _answer(_ALLOW), _answer(_EPERM)])
-        is_none = [
-            *(_argument(2), _instruction(_JUMP_IF_EQUAL, 0, on_false=3)),
-            *(_argument_high(2), _instruction(_JUMP_IF_EQUAL, 0, on_false=1), _answer(_ALLOW)),
-        ]
-        program += _on(_PRLIMIT[column], [*is_none, _argument(1), stack_only, _answer(_ALLOW), _answer(_EPERM)])
+    stack_only = _instruction(_JUMP_IF_EQUAL, _RLIMIT_STACK, on_false=1)
+    program += _on(_SETRLIMIT[column], [_argument(0), stack_only, _answer(_ALLOW), _answer(_EPERM)])
+    is_none = [
+        *(_argument(2), _instruction(_JUMP_IF_EQUAL, 0, on_false=3)),
+        *(_argument_high(2), _instruction(_JUMP_IF_EQUAL, 0, on_false=1), _answer(_ALLOW)),
+    ]
+    program += _on(_PRLIMIT[column], [*is_none, _argument(1), stack_only, _answer(_ALLOW), _answer(_EPERM)])
     if not may_exit_as_killed:
         for numbers in (_EXIT, _EXIT_GROUP):
             is_killed = [_instruction(_AND, 0xFF), _instruction(_JUMP_IF_EQUAL, _KILLED_STATUS, on_false=1)]

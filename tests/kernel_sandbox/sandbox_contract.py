@@ -1,4 +1,4 @@
-"""What every sandbox must hold against, whatever it is made of: each abuse has a typed end and leaves nothing behind."""
+"""What every sandbox must hold against, whatever it is made of: abuses, each with a typed end and nothing left."""
 
 import os
 import signal
@@ -86,7 +86,7 @@ class SandboxContract:
 
     @pytest.mark.parametrize("act", " ".join(REFUSALS.values()).split())
     def test_refuses(self, session: SandboxSession, act: str) -> None:
-        with _listeners() as arguments:
+        with HostServices() as arguments:
             finished = session.run(["/work/refusals", act, *arguments.get(act, ())])
         assert (finished.ending, finished.exit_code) == (Ending.EXITED, 1), finished.log
 
@@ -179,9 +179,8 @@ class SandboxContract:
 
     def test_without_scratch_nothing_can_be_written(self, sandbox: Sandbox) -> None:
         with sandbox.open(Limits(scratch_bytes=0)) as session:
-            finished = session.run(
-                ["sh", "-c", "for f in /work /tmp /dev/shm /dev / ; do echo x > $f/x && echo wrote; done"]
-            )
+            script = "for f in /work /tmp /dev/shm /dev / ; do echo x > $f/x && echo wrote; done"
+            finished = session.run(["sh", "-c", script])
         assert "wrote" not in finished.log
 
     @pytest.mark.parametrize("abuse", ["flood", "flood_stdout", "flood_stderr"])
@@ -213,7 +212,7 @@ class SandboxContract:
 
     # ---- what is left for us and for the next program
 
-    @pytest.mark.parametrize("kind", "link climbing_link hard_link pipe socket device folder".split())
+    @pytest.mark.parametrize("kind", ["link", "climbing_link", "hard_link", "pipe", "socket", "device", "folder"])
     def test_takes_out_plain_files_only(self, session: SandboxSession, kind: str) -> None:
         assert session.run(["/work/exhaustion", f"{kind}_output"]).exit_code == 0
         with pytest.raises(SandboxError):
@@ -236,8 +235,8 @@ class SandboxContract:
 
     def test_what_one_program_plants_does_not_reach_the_next(self, session: SandboxSession) -> None:
         plant = (
-            "export LD_PRELOAD=/work/evil.so PYTHONPATH=/work; for f in evil.so libc.so.6 sitecustomize.py .profile true;"
-            " do echo 'echo reached' > $f; chmod +x $f; done; echo /work/evil.so > /etc/ld.so.preload"
+            "export LD_PRELOAD=/work/evil.so PYTHONPATH=/work; echo /work/evil.so > /etc/ld.so.preload;"
+            " for f in evil.so libc.so.6 sitecustomize.py .profile true; do echo 'echo reached' > $f; chmod +x $f; done"
         )
         session.run(["sh", "-c", plant])
         finished = session.run(["true"])
@@ -308,7 +307,10 @@ class SandboxContract:
 
     @pytest.mark.parametrize(
         "how",
-        "exit exit_of_thread kill kill_all kill_from_child timer child_exit parent_death pipe_signal".split(),
+        [
+            *("exit", "exit_of_thread", "kill", "kill_all", "kill_from_child"),
+            *("timer", "child_exit", "parent_death", "pipe_signal"),
+        ],
     )
     def test_a_program_cannot_look_as_if_it_had_been_killed(self, session: SandboxSession, how: str) -> None:
         ending, exit_code = _ended(session.start(["/work/exhaustion", "pretend", how]))
@@ -334,7 +336,7 @@ def _ended(process: SandboxedProcess) -> tuple[Ending, int]:
     return finished.ending, finished.exit_code
 
 
-class _listeners:
+class HostServices:
     """Services of the host that must be out of reach, as the arguments of the acts that try them."""
 
     def __enter__(self) -> dict[str, list[str]]:

@@ -204,7 +204,10 @@ int main(int count, char** arguments) {
     }
     if (abuse == "link_output") return symlink("/etc/passwd", "/work/output");
     if (abuse == "climbing_link_output") return symlink("../../../../etc/passwd", "/work/output");
-    if (abuse == "hard_link_output") return link("/work/exhaustion", "/work/output");
+    if (abuse == "hard_link_output") {
+        close(open("/work/other", O_CREAT | O_WRONLY, 0644));
+        return link("/work/other", "/work/output");
+    }
     if (abuse == "pipe_output") return mkfifo("/work/output", 0644);
     if (abuse == "socket_output") return mknod("/work/output", S_IFSOCK | 0644, 0);
     if (abuse == "device_output") return mknod("/work/output", S_IFCHR | 0644, 0);  // 0:0 needs no privilege
