@@ -17,7 +17,8 @@ import os, signal
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
 from kernel_sandbox.leftovers import name_of_ours
 from kernel_sandbox.sandbox import Limits
-session = BubblewrapSandbox().open(Limits())
+sandbox = BubblewrapSandbox()
+session = sandbox.open(Limits())
 process = session.start(["cat"])
 process.stdin.write(b"x")
 process.stdout.read(1)

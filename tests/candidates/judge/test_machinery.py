@@ -65,10 +65,10 @@ def test_a_kernel_cannot_pass_for_a_failure_of_machinery(how: str) -> None:
 
 def test_a_full_arena_is_no_verdict() -> None:
     rng = np.random.default_rng(0)
-    small = Arena(1 << 14, 1 << 20)
-    with small as arena, pytest.raises(ArenaFull):
+    with Arena(1 << 14, 1 << 20) as arena:
         parameters = place_parameters(RMSNORM, arena, rng, 1)
-        Trial(RMSNORM, RMSNORM.public_workloads[-1], list(Distribution), parameters, arena, rng)
+        with pytest.raises(ArenaFull):
+            Trial(RMSNORM, RMSNORM.public_workloads[-1], list(Distribution), parameters, arena, rng)
 
 
 def test_a_runner_that_cannot_map_the_arena_is_no_verdict() -> None:
