@@ -5,6 +5,7 @@ filter. All that can be written (/work, /tmp, /dev/shm) is the scratch folder, w
 processes and CPU time hold for the whole tree where there are control groups, else for each process (rlimits).
 """
 
+import contextlib
 import itertools
 import os
 import random
@@ -130,11 +131,10 @@ class BubblewrapSession:
 
     def close(self) -> None:
         """Idempotent. Raises SandboxError when something cannot be removed."""
-        try:
+        with contextlib.ExitStack() as everything:
+            everything.callback(self._scratch.remove)
             for tree in self._trees:
-                tree.end()
-        finally:
-            self._scratch.remove()
+                everything.callback(tree.end)
 
     def __enter__(self) -> "BubblewrapSession":
         return self

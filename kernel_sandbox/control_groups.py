@@ -5,6 +5,7 @@ write. Names and meanings of the files: the kernel's admin-guide/cgroup-v2 and c
 """
 
 import contextlib
+import errno
 import itertools
 import os
 import signal
@@ -49,10 +50,12 @@ class ControlGroup:
         name = f"{name_of_ours()}-{next(_numbers)}"
         self.memory_folder, self._processes = groups.memory / name, groups.processes / name
         self._cpu = groups.cpu / name if groups.cpu else None
-        self._folders = {self.memory_folder, self._processes} | ({self._cpu} if self._cpu else set())
+        self._folders: list[Path] = []
         try:
-            for folder in self._folders:
-                folder.mkdir()
+            for folder in dict.fromkeys((self.memory_folder, self._processes, self._cpu)):
+                if folder is not None:
+                    folder.mkdir()
+                    self._folders.append(folder)
             self._limit_memory()
             _write(self._processes / "pids.max", processes if self._is_v2 else processes + 1)  # + the launcher
         except OSError as error:
@@ -65,7 +68,7 @@ class ControlGroup:
             yield
             return
         try:
-            self._move_own_thread(list(self._folders))
+            self._move_own_thread(self._folders)
             yield
         finally:
             self._move_own_thread([folder.parent for folder in self._folders])
@@ -84,14 +87,14 @@ class ControlGroup:
     def memory(self) -> MemoryAccount:
         if self._is_v2:
             events = _counters(self.memory_folder / "memory.events")
-            kills, limit_hits = events.get("oom_kill", 0), events.get("oom", 0)
+            kills, met_its_limit = events.get("oom_kill", 0), events.get("oom", 0) > 0
             peak_bytes = _number(self.memory_folder / "memory.peak")
         else:
             kills = _counters(self.memory_folder / "memory.oom_control").get("oom_kill", 0)
             peak_bytes = _number(self.memory_folder / "memory.max_usage_in_bytes")
             # Not memory.failcnt: newer kernels leave it at 0.
-            limit_hits = peak_bytes > self._limit_bytes - _LAST_CHARGE_BYTES
-        return MemoryAccount(was_killed=kills > 0, met_its_limit=limit_hits > 0, peak_bytes=peak_bytes)
+            met_its_limit = peak_bytes > self._limit_bytes - _LAST_CHARGE_BYTES
+        return MemoryAccount(was_killed=kills > 0, met_its_limit=met_its_limit, peak_bytes=peak_bytes)
 
     def cpu_time_s(self) -> float:
         """Of all that were ever in the group; 0 where the kernel does not count it."""
@@ -185,9 +188,9 @@ def _candidates() -> Iterator[ControlGroups]:
     if "memory" in v1 and "pids" in v1:
         limit = _counters(v1["memory"] / "memory.stat").get("hierarchical_memory_limit", 0)
         most = min(machine_bytes(), limit or machine_bytes())
-        yield ControlGroups(
-            is_v2=False, memory=v1["memory"], processes=v1["pids"], cpu=v1.get("cpuacct"), machine_bytes=most
-        )
+        # Mounted together with `cpu`, it would also give the program a scheduling share of its own, and change timings.
+        cpu = v1.get("cpuacct") if v1.get("cpuacct") != v1.get("cpu") else None
+        yield ControlGroups(is_v2=False, memory=v1["memory"], processes=v1["pids"], cpu=cpu, machine_bytes=most)
 
 
 def _mounts() -> Iterator[tuple[str, list[str], str, Path]]:
@@ -227,7 +230,7 @@ def _remove(folder: Path) -> None:
             return
         except OSError as error:
             # Processes that were killed leave their group a moment after they are reaped.
-            if time.monotonic() > deadline_s:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline_s:
                 raise SandboxError(f"cannot remove the control group {folder}: {error.strerror}") from error
             for pid in _read(folder / "cgroup.procs").split():
                 with contextlib.suppress(OSError):
