@@ -2,17 +2,14 @@
 
 import os
 import signal
-import socket
-import tempfile
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sandbox_surroundings import HostServices, descendants, end_of, put_all, traces_of_sandboxes, wait_for
 
-from kernel_sandbox.leftovers import name_of_ours
-from kernel_sandbox.sandbox import Ending, Finished, Limits, Sandbox, SandboxedProcess, SandboxError, SandboxSession
+from kernel_sandbox.sandbox import Ending, Limits, Sandbox, SandboxError, SandboxSession
 
 ABUSES = Path(__file__).with_name("abuses")
 LIMITS = Limits(wall_s=10.0, cpu_s=10, memory_bytes=1 << 30, processes=20, scratch_bytes=32 << 20, log_bytes=4096)
@@ -45,14 +42,14 @@ class SandboxContract:
 
     @pytest.fixture(autouse=True)
     def _nothing_is_left(self, programs: dict[str, bytes]) -> Iterator[None]:
-        before = _traces()
+        before = traces_of_sandboxes()
         yield
-        assert _traces() == before
+        assert traces_of_sandboxes() == before
 
     @pytest.fixture
     def session(self, sandbox: Sandbox, programs: dict[str, bytes]) -> Iterator[SandboxSession]:
         with sandbox.open(LIMITS) as session:
-            _put(session, programs)
+            put_all(session, programs)
             yield session
 
     # ---- what it is for
@@ -155,7 +152,7 @@ class SandboxContract:
         self, sandbox: Sandbox, programs: dict[str, bytes], holds_whole_trees: bool
     ) -> None:
         with sandbox.open(Limits(cpu_s=1, wall_s=3.0)) as session:
-            _put(session, programs)
+            put_all(session, programs)
             finished = session.run(["/work/exhaustion", "burn_together"])
         assert finished.ending is Ending.TIMED_OUT
         assert finished.wall_s < 2.5 or not holds_whole_trees
@@ -167,7 +164,7 @@ class SandboxContract:
         assert (finished.ending, finished.exit_code) == SIGXFSZ, finished.log
 
     def test_a_started_program_cannot_fill_it_either(self, session: SandboxSession) -> None:
-        assert _ended(session.start(["/work/exhaustion", "fill", "/tmp"])) == SIGXFSZ
+        assert end_of(session.start(["/work/exhaustion", "fill", "/tmp"])) == SIGXFSZ
 
     def test_a_large_file_is_bounded(self, session: SandboxSession) -> None:
         finished = session.run(["dd", "if=/dev/zero", "of=/work/large", "bs=1M", "count=100"])
@@ -198,9 +195,9 @@ class SandboxContract:
         self, sandbox: Sandbox, programs: dict[str, bytes], abuse: str, start: bool
     ) -> None:
         with sandbox.open(Limits(wall_s=0.3)) as session:
-            _put(session, programs)
+            put_all(session, programs)
             command = ["/work/exhaustion", abuse]
-            ending = _ended(session.start(command))[0] if start else session.run(command).ending
+            ending = end_of(session.start(command))[0] if start else session.run(command).ending
         assert ending is Ending.TIMED_OUT
 
     def test_a_daemon_does_not_outlive_its_program(self, session: SandboxSession) -> None:
@@ -256,7 +253,7 @@ class SandboxContract:
         assert process.kill() == finished
 
     def test_a_started_program_keeps_its_own_ending(self, session: SandboxSession) -> None:
-        assert _ended(session.start(["sh", "-c", "exit 7"])) == (Ending.EXITED, 7)
+        assert end_of(session.start(["sh", "-c", "exit 7"])) == (Ending.EXITED, 7)
 
     def test_a_started_program_inherits_the_descriptors_named(self, session: SandboxSession) -> None:
         descriptor = os.memfd_create("message")
@@ -272,7 +269,7 @@ class SandboxContract:
 
     def test_processor_time_is_told(self, session: SandboxSession) -> None:
         process = session.start(["sh", "-c", "while :; do :; done"])
-        _wait_for(lambda: process.cpu_time_ns() > 20_000_000)
+        wait_for(lambda: process.cpu_time_ns() > 20_000_000)
         process.freeze()
         used_ns = process.cpu_time_ns()
         time.sleep(0.02)
@@ -281,13 +278,13 @@ class SandboxContract:
     def test_frozen_means_that_nothing_runs(self, session: SandboxSession) -> None:
         script = "(while :; do echo x >> /work/ticks; done) & while :; do echo x >> /work/ticks; done"
         process = session.start(["sh", "-c", script])
-        _wait_for(lambda: len(session.get("ticks")) > 0)
+        wait_for(lambda: len(session.get("ticks")) > 0)
         process.freeze()
         ticks = session.get("ticks")
         time.sleep(0.05)
         assert session.get("ticks") == ticks
         process.thaw()
-        _wait_for(lambda: len(session.get("ticks")) > len(ticks))
+        wait_for(lambda: len(session.get("ticks")) > len(ticks))
 
     # ---- whose fault
 
@@ -298,7 +295,7 @@ class SandboxContract:
         process = session.start(["cat"])
         process.stdin.write(b"x")
         process.stdout.read(1)
-        launcher, program = _descendants()[:: len(_descendants()) - 1]
+        launcher, program = descendants()[:: len(descendants()) - 1]
         os.kill(program if victim == "program" else launcher, signal.SIGKILL)
         assert process.stdout.read(1) == b""
         for _ in range(2):
@@ -313,79 +310,13 @@ class SandboxContract:
         ],
     )
     def test_a_program_cannot_look_as_if_it_had_been_killed(self, session: SandboxSession, how: str) -> None:
-        ending, exit_code = _ended(session.start(["/work/exhaustion", "pretend", how]))
+        ending, exit_code = end_of(session.start(["/work/exhaustion", "pretend", how]))
         expected = (Ending.FORBIDDEN_SYSTEM_CALL, signal.SIGSYS) if how.startswith("exit") else (Ending.EXITED, 3)
         assert (ending, exit_code) == expected
 
     def test_a_started_program_out_of_memory_is_at_fault_itself(self, session: SandboxSession) -> None:
-        assert _ended(session.start(["/work/exhaustion", "eat_memory"]))[0] is Ending.OUT_OF_MEMORY
+        assert end_of(session.start(["/work/exhaustion", "eat_memory"]))[0] is Ending.OUT_OF_MEMORY
 
     def test_a_disk_without_room_is_a_failure_of_machinery(self, sandbox: Sandbox) -> None:
         with sandbox.open(Limits(scratch_bytes=1 << 60)) as session, pytest.raises(SandboxError, match="free"):
             session.run(["true"])
-
-
-def _put(session: SandboxSession, programs: dict[str, bytes]) -> None:
-    for name, content in programs.items():
-        session.put(name, content)
-
-
-def _ended(process: SandboxedProcess) -> tuple[Ending, int]:
-    process.stdout.read()
-    finished: Finished = process.kill(grace_s=5.0)
-    return finished.ending, finished.exit_code
-
-
-class HostServices:
-    """Services of the host that must be out of reach, as the arguments of the acts that try them."""
-
-    def __enter__(self) -> dict[str, list[str]]:
-        self._tcp, self._unix = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)
-        name = f"contract-{os.getpid()}"
-        self._unix.bind(f"\0{name}")
-        self._unix.listen()
-        us = str(os.getpid())
-        return {
-            "tcp": [str(self._tcp.getsockname()[1])],
-            "unix": [f"@{name}"],
-            "signal_launcher": [us],
-            "launchers_descriptors": [us],
-        }
-
-    def __exit__(self, *exc: object) -> None:
-        self._tcp.close()
-        self._unix.close()
-
-
-def _traces() -> dict[str, object]:
-    """What of a sandbox can be seen from here."""
-    ours = name_of_ours()
-    return {
-        "processes": _descendants(),
-        "threads": threading.active_count(),
-        "mounts": Path("/proc/self/mountinfo").read_text(),
-        "folders": sorted(name for name in os.listdir(tempfile.gettempdir()) if name.startswith(ours)),
-        "groups": [folder for folder, _, _ in os.walk("/sys/fs/cgroup") if ours in folder],
-        "shared memory": sorted(os.listdir("/dev/shm")),
-    }
-
-
-def _descendants() -> list[int]:
-    """Processes below this one, parents first."""
-    pids = [os.getpid()]
-    for pid in pids:
-        for children in Path(f"/proc/{pid}/task").glob("*/children"):
-            pids += [int(child) for child in children.read_text().split()]
-    return pids[1:]
-
-
-def _wait_for(condition: Callable[[], bool], limit_s: float = 5.0) -> None:
-    deadline_s = time.monotonic() + limit_s
-    while time.monotonic() < deadline_s:
-        try:
-            if condition():
-                return
-        except SandboxError:
-            pass
-        time.sleep(0.005)
-    pytest.fail("it did not happen")
