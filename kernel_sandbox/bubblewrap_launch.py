@@ -84,7 +84,7 @@ class Launch:
             try:
                 with group.entered() if group else contextlib.nullcontext():
                     launcher = subprocess.Popen(
-                        [*self._as_user(), *self._bwrap(), *map(str, control), "--", *argv],
+                        [*self._as_user(), *self._bwrap(), *map(str, control), "--", *self._finder(), *argv],
                         env=_ENVIRONMENT | dict(environment),
                         stdin=stdin,
                         stdout=log_write if stdout is None else stdout,
@@ -135,6 +135,10 @@ class Launch:
         if self.core is not None:
             options += ["taskset", "-c", str(self.core)]
         return options
+
+    def _finder(self) -> tuple[str, ...]:
+        """Makes 127 the status of a program that is not there, as every shell does; bwrap itself says 1."""
+        return () if self.is_first_process else ("env",)
 
     def _bwrap(self) -> list[str]:
         options = [str(self.bwrap), *_NAMESPACES]

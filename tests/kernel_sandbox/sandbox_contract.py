@@ -65,6 +65,10 @@ class SandboxContract:
         assert "out" in finished.log
         assert "err" in finished.log
 
+    def test_a_program_that_is_not_there_reads_as_in_a_shell(self, session: SandboxSession) -> None:
+        finished = session.run(["no-such-program"])
+        assert (finished.ending, finished.exit_code) == (Ending.EXITED, 127)
+
     def test_a_crash_is_told_from_an_exit(self, session: SandboxSession) -> None:
         finished = session.run(["sh", "-c", "kill -SEGV $$"])
         assert (finished.ending, finished.exit_code) == (Ending.SIGNALED, 11)
