@@ -1,5 +1,6 @@
 """Builder: compiles candidates in a sandbox, a bounded number at a time, and none while something is measured."""
 
+import signal
 import threading
 from collections.abc import Mapping
 
@@ -14,6 +15,8 @@ LIMITS = Limits(wall_s=60.0, cpu_s=60, memory_bytes=4 << 30, processes=16)
 ARTIFACT_LIMIT_BYTES = 32 << 20
 _PROGRAM_NOT_FOUND = 127  # the exit status of every launcher for a program that does not exist
 _ERRORS_SHOWN_BYTES = 4000
+# A compiler sends itself none of these, whatever it compiles.
+_OPERATORS_SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 class CompilerUnavailable(SandboxUnavailable):
@@ -45,6 +48,8 @@ class Builder:
                 finished = session.run(command)
                 if finished.ending is Ending.EXITED and finished.exit_code == _PROGRAM_NOT_FOUND:
                     raise CompilerUnavailable(f"no {command[0]} on this machine: install it (apt install {command[0]})")
+                if finished.ending is Ending.SIGNALED and finished.exit_code in _OPERATORS_SIGNALS:
+                    raise SandboxError(f"{command[0]} was ended by signal {finished.exit_code} from outside")
                 if finished.ending is not Ending.EXITED or finished.exit_code != 0:
                     return _rejected(Reason.BUILD_FAILED, _evidence(command[0], finished))
             try:

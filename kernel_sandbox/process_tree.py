@@ -7,31 +7,35 @@ import signal
 import subprocess
 import threading
 import time
-from enum import Enum, auto
+from collections.abc import Callable
 
-from kernel_sandbox.sandbox import Ending, Finished, SandboxError
+from kernel_sandbox.control_groups import ControlGroup, MemoryAccount, machine_bytes
+from kernel_sandbox.ending import Cause, Evidence, host_oom_kills, read_ending
+from kernel_sandbox.process_files import (
+    STOPPED,
+    involuntary_switches,
+    is_stopped,
+    read_again,
+    read_path,
+    signal_process,
+    threads,
+)
+from kernel_sandbox.sandbox import Finished, Limits, SandboxError
 
 FREEZE_LIMIT_S = 10.0
 _CPU_CLOCK_OF_PROCESS = 2  # CPUCLOCK_SCHED, from linux/posix-timers.h: the clock id holds the inverted pid above it
 _THREAD_COUNT = 17  # field 20 of /proc/PID/stat (proc(5)), counted from the state
-_STOPPED = (b"T", b"Z", b"X", b"")  # or dead, or gone
-_OUT_OF_MEMORY_WORDS = ("std::bad_alloc", "MemoryError", "out of memory", "memory exhausted", "Cannot allocate memory")
-
-
-class _Cause(Enum):
-    """Why we killed the program ourselves."""
-
-    TIME = auto()
-    SCRATCH = auto()
-    REQUEST = auto()
+_SCRATCH_CHECK_S, _SCRATCH_CHECK_SHARE = 0.05, 0.1
+_CPU_CHECK_S = 0.1
+_LAST_BREATH_S = 5.0
 
 
 class ProcessTree:
     """`root_pid` is process 1 of the sandbox's pid namespace: killing it kills all, orphans become its children.
 
     `launcher` is the process outside that waits for it and passes its status on. A daemon thread drains `log_fd` and
-    kills at `wall_s`. A program that exits with 128 + n reads as ended by signal n: what counts is the status, and
-    lying about it gains nothing.
+    kills when the tree is beyond its wall clock, its CPU time (with a group: of all processes together; without, the
+    kernel limits each) or its scratch folder (`scratch_is_full`; None where the program cannot write).
     """
 
     def __init__(
@@ -39,10 +43,12 @@ class ProcessTree:
         launcher: "subprocess.Popen[bytes]",
         root_pid: int,
         log_fd: int,
+        limits: Limits,
         *,
-        log_bytes: int,
-        wall_s: float,
-        cpu_s: int,
+        group: ControlGroup | None,
+        machine_memory_bytes: int | None,
+        scratch_is_full: Callable[[], bool] | None,
+        is_first_process: bool,
     ) -> None:
         self.root_pid = root_pid
         self._launcher = launcher
@@ -53,14 +59,20 @@ class ProcessTree:
         self._root_status_fd = os.open(f"/proc/{root_pid}/status", os.O_RDONLY | os.O_CLOEXEC)
         self._root_children_fd = os.open(f"/proc/{root_pid}/task/{root_pid}/children", os.O_RDONLY | os.O_CLOEXEC)
         self._log_fd = log_fd
-        self._log_bytes = log_bytes
+        self._limits = limits
+        self._group = group
+        self._machine_bytes = machine_memory_bytes or machine_bytes()
+        self._oom_kills = host_oom_kills() if group is None else 0
+        self._scratch_is_full = scratch_is_full
+        self._is_first_process = is_first_process
         self._log = bytearray()
         self._started_s = time.monotonic()
-        self._deadline_s = self._started_s + wall_s
-        self._cpu_s = cpu_s
+        self._deadline_s = self._started_s + limits.wall_s
+        self._cpu_check_s = self._started_s + limits.cpu_s / _cores()
+        self._scratch_check_s = self._started_s + _SCRATCH_CHECK_S
         self._frozen_children: list[int] = []
-        self._cause: _Cause | None = None
-        self._finished: Finished | None = None
+        self._cause: Cause | None = None
+        self._finished: Finished | SandboxError | None = None
         self._watcher = threading.Thread(target=self._watch, name="sandbox-watcher", daemon=True)
         self._watcher.start()
 
@@ -70,31 +82,31 @@ class ProcessTree:
         self._signal_root(signal.SIGSTOP)
         while time.monotonic() < deadline_s:
             state = self._only_threads_state()
-            if state is not None and state in _STOPPED:
+            if state is not None and state in STOPPED:
                 self._frozen_children = []
                 return
             if state is None:
                 pids = self._pids()
-                running = [pid for pid in pids if not _is_stopped(pid)]
+                running = [pid for pid in pids if not is_stopped(pid)]
                 if not running and self._pids() == pids:
                     self._frozen_children = pids[1:]
                     return
                 for pid in running:
-                    _signal(pid, signal.SIGSTOP)
+                    signal_process(pid, signal.SIGSTOP)
             os.sched_yield()
         raise SandboxError(f"the processes below {self.root_pid} cannot be frozen: they multiply or do not stop")
 
     def thaw(self) -> None:
         self._signal_root(signal.SIGCONT)
         for pid in self._frozen_children:
-            _signal(pid, signal.SIGCONT)
+            signal_process(pid, signal.SIGCONT)
         self._frozen_children = []
 
     def involuntary_switches(self) -> int:
         if self._only_threads_state() is not None:
-            return _involuntary_switches(_read(self._root_status_fd))
-        paths = (f"/proc/{pid}/task/{thread}/status" for pid in self._pids() for thread in _threads(pid))
-        return sum(_involuntary_switches(_read_path(path)) for path in paths)
+            return involuntary_switches(read_again(self._root_status_fd))
+        paths = (f"/proc/{pid}/task/{thread}/status" for pid in self._pids() for thread in threads(pid))
+        return sum(involuntary_switches(read_path(path)) for path in paths)
 
     def cpu_time_ns(self) -> int:
         """Of process 1 alone; where the program may start others, they are not in it."""
@@ -103,21 +115,29 @@ class ProcessTree:
         except OSError:  # it has ended
             return 0
 
-    def wait(self, seconds: float | None = None) -> bool:
-        """Whether the program has ended within that time; without one, waits until the wall-clock limit."""
-        self._watcher.join(seconds)
-        return not self._watcher.is_alive()
+    def wait(self) -> Finished:
+        """Until the program has ended by itself or by a limit. Raises as `kill` does."""
+        self._watcher.join()
+        return self.kill()
 
     def kill(self, grace_s: float = 0.0) -> Finished:
-        """Idempotent; a program that ended by itself within `grace_s` keeps its own ending."""
+        """Idempotent; a program that ended by itself within `grace_s` keeps its own ending.
+
+        Raises SandboxError, each time, when it had been killed from outside the sandbox.
+        """
         self._watcher.join(grace_s)
-        return self._end(_Cause.REQUEST)
+        finished = self._end(Cause.REQUEST)
+        if isinstance(finished, SandboxError):
+            raise finished
+        return finished
 
-    def kill_for_scratch(self) -> Finished:
-        """For a program that filled its scratch folder; reads as SIGXFSZ, the kernel's word for one large file."""
-        return self._end(_Cause.SCRATCH)
+    def end(self) -> None:
+        """As `kill`, for whom it is all the same how the program had ended. Raises SandboxError for what is left."""
+        self._end(Cause.REQUEST)
+        if self._group is not None:
+            self._group.remove()
 
-    def _end(self, cause: _Cause) -> Finished:
+    def _end(self, cause: Cause) -> Finished | SandboxError:
         if self._finished is None:
             if self._watcher.is_alive():
                 self._cause = self._cause or cause
@@ -127,38 +147,96 @@ class ProcessTree:
         return self._finished
 
     def _watch(self) -> None:
-        """Ends when the launcher has: by then the kernel has killed the whole namespace."""
+        """Ends when the launcher has."""
         poll = select.poll()
         poll.register(self._log_fd, select.POLLIN)
         poll.register(self._launcher_fd, select.POLLIN)
         while True:
-            remaining_s = self._deadline_s - time.monotonic()
-            if remaining_s <= 0:
-                self._cause = self._cause or _Cause.TIME
+            self._cause = self._cause or self._broken_limit()
+            if self._cause is not None:
                 self._signal_root(signal.SIGKILL)
                 remaining_s = 1.0
-            ready = {descriptor for descriptor, _ in poll.poll(remaining_s * 1000)}
+            else:
+                remaining_s = max(self._next_check_s() - time.monotonic(), 0.0)
+            ready = {descriptor for descriptor, _ in poll.poll(remaining_s * 1000 + 1)}
             if self._log_fd in ready:
                 piece = os.read(self._log_fd, 1 << 16)
                 self._log += piece
-                del self._log[: -self._log_bytes]
+                del self._log[: -self._limits.log_bytes]
                 if not piece:
                     poll.unregister(self._log_fd)
             elif self._launcher_fd in ready:
                 return
 
-    def _reap(self) -> Finished:
+    def _next_check_s(self) -> float:
+        checks = [self._deadline_s]
+        if self._group is not None:
+            checks.append(self._cpu_check_s)
+        if self._scratch_is_full is not None:
+            checks.append(self._scratch_check_s)
+        return min(checks)
+
+    def _broken_limit(self) -> Cause | None:
+        now_s = time.monotonic()
+        if now_s >= self._deadline_s:
+            return Cause.TIME
+        if self._group is not None and now_s >= self._cpu_check_s:
+            left_s = self._limits.cpu_s - self._group.cpu_time_s()
+            if left_s <= 0:
+                return Cause.TIME
+            # No earlier can all cores together use it up: a program that is measured is not woken up for this.
+            self._cpu_check_s = now_s + max(left_s / _cores(), _CPU_CHECK_S)
+        if self._scratch_is_full is not None and now_s >= self._scratch_check_s:
+            if self._scratch_is_full():
+                return Cause.SCRATCH
+            checked_s = time.monotonic()
+            self._scratch_check_s = checked_s + max(_SCRATCH_CHECK_S, (checked_s - now_s) / _SCRATCH_CHECK_SHARE)
+        return None
+
+    def _reap(self) -> Finished | SandboxError:
         _, status, usage = os.wait4(self._launcher.pid, 0)
         code = self._launcher.returncode = os.waitstatus_to_exitcode(status)
+        # The launcher may be faster than the kernel, which ends the namespace with its process 1.
+        self._signal_root(signal.SIGKILL)
+        is_over = self._is_over(_LAST_BREATH_S)
+        memory = self._memory_account(usage.ru_maxrss << 10)
         for descriptor in (
             *(self._launcher_fd, self._root_fd, self._log_fd),
             *(self._root_stat_fd, self._root_status_fd, self._root_children_fd),
         ):
             os.close(descriptor)
         log = self._log.decode(errors="replace")
-        used_up_cpu = usage.ru_utime + usage.ru_stime >= self._cpu_s
-        ending, exit_code = _read_ending(self._cause, code, log, used_up_cpu=used_up_cpu)
+        evidence = Evidence(
+            cause=self._cause,
+            launcher_status=code,
+            log=log,
+            used_up_cpu=usage.ru_utime + usage.ru_stime >= self._limits.cpu_s,
+            memory=memory,
+            machine_bytes=self._machine_bytes,
+            is_first_process=self._is_first_process,
+        )
+        try:
+            if not is_over:
+                raise SandboxError(f"process {self.root_pid} was killed and does not end: the kernel holds it")
+            if self._group is not None:
+                self._group.remove()
+            ending, exit_code = read_ending(evidence)
+        except SandboxError as error:
+            return error
         return Finished(ending=ending, exit_code=exit_code, log=log, wall_s=time.monotonic() - self._started_s)
+
+    def _is_over(self, seconds: float) -> bool:
+        """Whether process 1 has ended, and with it all of its namespace."""
+        poll = select.poll()
+        poll.register(self._root_fd, select.POLLIN)
+        return bool(poll.poll(seconds * 1000))
+
+    def _memory_account(self, largest_process_bytes: int) -> MemoryAccount:
+        """Without a group: whether the kernel ended any process on this machine, and our largest one."""
+        if self._group is not None:
+            return self._group.memory()
+        was_killed = host_oom_kills() > self._oom_kills
+        return MemoryAccount(was_killed=was_killed, met_its_limit=False, peak_bytes=largest_process_bytes)
 
     def _signal_root(self, number: int) -> None:
         if self._finished is None:
@@ -170,80 +248,20 @@ class ProcessTree:
 
         Count and state come from one reading, and children after it: a thread seen stopped has started no other since.
         """
-        fields = _read(self._root_stat_fd).rpartition(b") ")[2].split()
+        fields = read_again(self._root_stat_fd).rpartition(b") ")[2].split()
         if not fields:
             return b""
-        is_only = fields[_THREAD_COUNT] == b"1" and not _read(self._root_children_fd)
+        is_only = fields[_THREAD_COUNT] == b"1" and not read_again(self._root_children_fd)
         return fields[0] if is_only else None
 
     def _pids(self) -> list[int]:
         """The root and all its descendants."""
         pids = [self.root_pid]
         for pid in pids:
-            for thread in _threads(pid):
-                pids += map(int, _read_path(f"/proc/{pid}/task/{thread}/children").split())
+            for thread in threads(pid):
+                pids += map(int, read_path(f"/proc/{pid}/task/{thread}/children").split())
         return pids
 
 
-def _read_ending(cause: _Cause | None, code: int, log: str, *, used_up_cpu: bool) -> tuple[Ending, int]:
-    signal_number = code - 128 if 128 < code <= 128 + signal.SIGRTMAX else max(-code, 0)
-    match cause:
-        case _Cause.TIME:
-            return Ending.TIMED_OUT, signal.SIGKILL
-        case _Cause.SCRATCH:
-            return Ending.SIGNALED, signal.SIGXFSZ
-        case _Cause.REQUEST:
-            return Ending.SIGNALED, signal.SIGKILL
-    if signal_number == signal.SIGSYS:
-        return Ending.FORBIDDEN_SYSTEM_CALL, signal_number
-    if signal_number == signal.SIGXCPU or (signal_number == signal.SIGKILL and used_up_cpu):
-        return Ending.TIMED_OUT, signal_number
-    if signal_number == signal.SIGKILL or (code and any(words in log for words in _OUT_OF_MEMORY_WORDS)):
-        return Ending.OUT_OF_MEMORY, signal_number or code
-    if signal_number:
-        return Ending.SIGNALED, signal_number
-    return Ending.EXITED, code
-
-
-def _signal(pid: int, number: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, number)
-
-
-def _is_stopped(pid: int) -> bool:
-    return all(_state(_read_path(f"/proc/{pid}/task/{thread}/stat")) in _STOPPED for thread in _threads(pid))
-
-
-def _state(stat: bytes) -> bytes:
-    return stat.rpartition(b") ")[2][:1]
-
-
-def _involuntary_switches(status: bytes) -> int:
-    count = status.rpartition(b"nonvoluntary_ctxt_switches:")[2].strip()
-    return int(count) if count else 0
-
-
-def _threads(pid: int) -> list[str]:
-    try:
-        return os.listdir(f"/proc/{pid}/task")
-    except (FileNotFoundError, ProcessLookupError):
-        return []
-
-
-def _read(descriptor: int) -> bytes:
-    """The present content of a file in /proc, empty when its process is gone."""
-    try:
-        return os.pread(descriptor, 1 << 16, 0)
-    except ProcessLookupError:
-        return b""
-
-
-def _read_path(path: str) -> bytes:
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, ProcessLookupError):
-        return b""
-    try:
-        return _read(descriptor)
-    finally:
-        os.close(descriptor)
+def _cores() -> int:
+    return os.cpu_count() or 1

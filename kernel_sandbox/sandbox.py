@@ -1,6 +1,7 @@
 """Sandbox: running untrusted programs with limits, and whose fault each failure is.
 
-    SandboxError                 machinery or machine at fault; never says anything about the program
+    SandboxError                 machinery or machine at fault (also: somebody outside killed the program); never says
+    │                            anything about the program
     └── SandboxUnavailable       this machine cannot run the sandbox; the message carries the fix
 
 What the program itself does wrong (crash, time-out, memory, output flood) is data: `Finished`.
@@ -25,10 +26,13 @@ class SandboxUnavailable(SandboxError):
 class Limits:
     wall_s: float = 30.0
     cpu_s: int = 60
+    """Of all processes together where the sandbox can (it says so), else of each."""
     memory_bytes: int = 4 << 30
+    """Of all processes together where the sandbox can, and of the address space of each."""
     processes: int = 64
+    """Processes and threads."""
     scratch_bytes: int = 256 << 20
-    """Size of the writable scratch folder, the only writable place inside."""
+    """All that can be written inside (/work, /tmp, /dev/shm); 0: /work is read-only, the others are not there."""
     log_bytes: int = 64 << 10
     """How much of the program's stderr is kept (its tail)."""
 
@@ -73,7 +77,9 @@ class SandboxedProcess(Protocol):
 
     def kill(self, grace_s: float = 0.0) -> Finished:
         """Ends the whole process tree and reaps it; idempotent. Says how it had ended if it had by itself, for which
-        it gets `grace_s` (a program that closed its output takes a moment to end)."""
+        it gets `grace_s` (a program that closed its output takes a moment to end).
+
+        Raises SandboxError when somebody outside the sandbox killed it."""
         ...
 
 
@@ -86,7 +92,12 @@ class SandboxSession(Protocol):
         """A regular file from /work; refuses links, devices and files above the limit with SandboxError."""
         ...
 
-    def run(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished: ...
+    def run(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished:
+        """Waits for the program's end. Raises SandboxError for a disk without room, or a sandbox killed from outside.
+
+        SIGNALED with SIGKILL: by a process inside, or by somebody outside who aimed at it; that cannot be told.
+        """
+        ...
 
     def start(
         self,

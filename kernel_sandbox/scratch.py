@@ -1,4 +1,4 @@
-"""Scratch: the one writable folder of a sandbox session, on the host side, where its content is hostile."""
+"""Scratch: all that a sandboxed program can write, on the host side, where its content is hostile."""
 
 import os
 import shutil
@@ -7,20 +7,27 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+from kernel_sandbox.leftovers import left_behind_in, name_of_ours
 from kernel_sandbox.sandbox import SandboxError, SandboxUnavailable
 
 
 class Scratch:
-    """A private host folder, owned by the uid that the program runs with."""
+    """A folder of the host with three in it, owned by the uid that the program runs with: `folders`, by their place."""
 
     def __init__(self, owner_uid: int) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="kernel-sandbox-"))
-        self.directory_fd = os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
-        self._owner_uid = owner_uid
+        self.path = Path(tempfile.mkdtemp(prefix=f"{name_of_ours()}-"))
+        self.work = self.path / "work"
+        self.folders = {"/work": self.work, "/tmp": self.path / "tmp", "/dev/shm": self.path / "shm"}
+        self.path.chmod(0o711)
+        for folder in self.folders.values():
+            folder.mkdir(mode=0o700)
+        self.directory_fd = os.open(self.work, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         if owner_uid != os.geteuid():
             try:
-                os.chown(self.path, owner_uid, owner_uid)
+                for folder in self.folders.values():
+                    os.chown(folder, owner_uid, owner_uid)
             except OSError as error:
+                self.remove()
                 raise SandboxUnavailable(
                     f"this root may not act for uid {owner_uid} ({error.strerror}): it is root of a container or user "
                     "namespace that holds no other uids; run as a plain user, or give the container more uids"
@@ -48,10 +55,11 @@ class Scratch:
             descriptor = os.open(name, flags, dir_fd=self.directory_fd)
         except OSError as error:
             raise SandboxError(f"/work/{name} cannot be taken out: {error.strerror}") from error
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+            os.close(descriptor)
+            raise SandboxError(f"/work/{name} is not a plain file (mode {status.st_mode:o})")
         with open(descriptor, "rb") as file:
-            status = os.fstat(descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-                raise SandboxError(f"/work/{name} is not a plain file (mode {status.st_mode:o})")
             content = file.read(limit_bytes + 1)
         if len(content) > limit_bytes:
             raise SandboxError(f"/work/{name} has more than {limit_bytes} bytes")
@@ -73,20 +81,42 @@ class Scratch:
                 continue  # the program removed it while we looked, or locked even us out
         return total
 
+    def require_room(self, needed_bytes: int) -> None:
+        """Raises SandboxError when the host's disk has less: a program that finds it full is not at fault."""
+        disk = os.statvfs(self.path)
+        if disk.f_bavail * disk.f_frsize < needed_bytes or (disk.f_files and not disk.f_favail):
+            free_bytes = disk.f_bavail * disk.f_frsize
+            raise SandboxError(
+                f"the disk under {self.path.parent} has {free_bytes >> 20} MiB and {disk.f_favail} files free, "
+                f"a sandbox needs {needed_bytes >> 20} MiB: make room, or set TMPDIR to a folder on another disk"
+            )
+
     def remove(self) -> None:
         """Idempotent."""
         if self.directory_fd < 0:
             return
         os.close(self.directory_fd)
         self.directory_fd = -1
-        try:
-            shutil.rmtree(self.path)
-        except (OSError, RecursionError):
-            # Unreadable folders, or a tree deeper than Python recurses.
-            subprocess.run(["chmod", "-R", "u+rwX", "--", self.path], check=False, capture_output=True)
-            subprocess.run(["rm", "-rf", "--", self.path], check=False, capture_output=True)
+        _remove(self.path)
         if self.path.exists():
             raise SandboxError(f"cannot remove the scratch folder {self.path}: remove it by hand")
+
+
+def remove_left_behind(folder: Path) -> None:
+    """What processes of ours that were killed left in `folder`, as far as it can be removed."""
+    for path in left_behind_in(folder):
+        status = path.lstat()
+        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+            _remove(path)
+
+
+def _remove(path: Path) -> None:
+    try:
+        shutil.rmtree(path)
+    except (OSError, RecursionError):
+        # Unreadable folders, or a tree deeper than Python recurses.
+        subprocess.run(["chmod", "-R", "u+rwX", "--", path], check=False, capture_output=True)
+        subprocess.run(["rm", "-rf", "--", path], check=False, capture_output=True)
 
 
 def _check_name(name: str) -> None:

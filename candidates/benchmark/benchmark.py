@@ -250,7 +250,7 @@ class Benchmark:
     ) -> Iterator[Bout]:
         with self._contest(task, threads) as (contest, _):
 
-            def enter(kernel: Candidate, built: bytes) -> tuple[Side, Prepared]:
+            def enter(kernel: Candidate, built: bytes, *, is_judged: bool) -> tuple[Side, Prepared]:
                 runner = open_cpp_runner(
                     self._sandbox,
                     task,
@@ -261,6 +261,7 @@ class Benchmark:
                     threads,
                     cache_folder=self._cache_folder,
                     defences=self._defences,
+                    is_judged=is_judged,
                 )
                 return contest.enter(runner, self._ceilings.dispatch_us)
 
@@ -270,8 +271,8 @@ class Benchmark:
                 ),
                 dispatch_us=0.0,
             )
-            current = enter(live.candidate, live.artifact)[0] if live else None
-            side, prepared = enter(candidate, artifact)
+            current = enter(live.candidate, live.artifact, is_judged=False)[0] if live else None
+            side, prepared = enter(candidate, artifact, is_judged=True)
             yield Bout(
                 contest,
                 best,

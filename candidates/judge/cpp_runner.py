@@ -16,7 +16,7 @@ from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.kernel_runner import Call, Prepared, RunnerEnded
 from candidates.task import KernelTask
 from kernel_sandbox.arena import Arena, Place, Segment
-from kernel_sandbox.sandbox import Ending, Limits, Sandbox, SandboxedProcess, SandboxError, SandboxSession
+from kernel_sandbox.sandbox import Ending, Finished, Limits, Sandbox, SandboxedProcess, SandboxError, SandboxSession
 
 LOAD_LIMIT_S = 10.0
 CALL_LIMIT_S = 20.0
@@ -29,6 +29,7 @@ _REQUEST = struct.Struct("=QIIII")
 _REPLY = struct.Struct("=QQ")
 _HELLO, _PREPARE, _LAY_OUT, _RUN = range(4)
 _OUTPUTS_BIT = 1 << 63
+_MACHINERY_FAILED = 70  # ExitCode of cpp_runner.cpp
 
 _COMPILED_DEFENCES: Defences = frozenset({Defence.SYSTEM_CALL_FILTER, Defence.FLOAT_STATE})
 """Those that the runner itself is compiled with or, in tests, without."""
@@ -49,8 +50,10 @@ class CppRunner:
         call_limit_s: float,
         *,
         has_prepare: bool,
+        is_judged: bool,
     ) -> None:
         self._session = session
+        self._is_judged = is_judged
         self._process = process
         self._arena = arena
         self._call_limit_s = call_limit_s
@@ -146,11 +149,17 @@ class CppRunner:
 
     def _ended(self, message: str, grace_s: float = 0.0) -> RunnerEnded:
         finished = self._process.kill(grace_s)
-        return RunnerEnded(f"{message} ({finished.ending.value} {finished.exit_code})", finished)
+        return self._blamed(f"{message} ({finished.ending.value} {finished.exit_code})", finished)
 
     def _overdue(self, limit_s: float) -> RunnerEnded:
         finished = replace(self._process.kill(), ending=Ending.TIMED_OUT)
-        return RunnerEnded(f"the runner did not answer within {limit_s:g} s", finished)
+        return self._blamed(f"the runner did not answer within {limit_s:g} s", finished)
+
+    def _blamed(self, message: str, finished: Finished) -> RunnerEnded:
+        """Raises SandboxError where no kernel on trial could be at fault."""
+        if not self._is_judged:
+            raise SandboxError(f"a runner without the kernel on trial failed: {message}\n{finished.log}")
+        return RunnerEnded(message, finished)
 
 
 def open_cpp_runner(
@@ -165,22 +174,55 @@ def open_cpp_runner(
     call_limit_s: float = CALL_LIMIT_S,
     cache_folder: Path | None = None,
     defences: Defences = ALL_DEFENCES,
+    is_judged: bool = True,
 ) -> CppRunner:
     """A fresh process with the kernel loaded. Raises RunnerEnded when it cannot be, SandboxError for the machine.
 
-    The arena must hold the descriptors' whole life. `cache_folder` keeps the compiled runner between runs of ours.
+    `is_judged` False: the kernel is not the one on trial (but the live one), and wherever RunnerEnded would be raised,
+    here or later, SandboxError is. A runner that says that its machinery failed is believed if it also fails without
+    the kernel. The arena must hold the descriptors' whole life. `cache_folder` keeps the compiled runner between runs.
     """
     has_prepare = candidate.prepare is not None
-    return _open(
-        sandbox, task, artifact, arena, core, threads, call_limit_s, cache_folder, defences, has_prepare=has_prepare
-    )
+    try:
+        return _open(
+            sandbox,
+            task,
+            artifact,
+            arena,
+            core,
+            threads,
+            call_limit_s,
+            cache_folder,
+            defences,
+            has_prepare=has_prepare,
+            is_judged=is_judged,
+        )
+    except RunnerEnded as ended:
+        if (ended.finished.ending, ended.finished.exit_code) == (Ending.EXITED, _MACHINERY_FAILED):
+            open_null_runner(sandbox, task, arena, core, threads, cache_folder=cache_folder).close()
+        raise
 
 
 def open_null_runner(
     sandbox: Sandbox, task: KernelTask, arena: Arena, core: int | None, threads: int, *, cache_folder: Path | None
 ) -> CppRunner:
-    """As `open_cpp_runner`, without a kernel: only null batches, with nobody in the process who could lengthen them."""
-    return _open(sandbox, task, None, arena, core, threads, CALL_LIMIT_S, cache_folder, ALL_DEFENCES, has_prepare=False)
+    """As `open_cpp_runner`, without a kernel: only null batches, with nobody in the process who could lengthen them.
+
+    However it ends, the machine is at fault: it and its runner raise SandboxError, never RunnerEnded.
+    """
+    return _open(
+        sandbox,
+        task,
+        None,
+        arena,
+        core,
+        threads,
+        CALL_LIMIT_S,
+        cache_folder,
+        ALL_DEFENCES,
+        has_prepare=False,
+        is_judged=False,
+    )
 
 
 def _open(
@@ -195,6 +237,7 @@ def _open(
     defences: Defences,
     *,
     has_prepare: bool,
+    is_judged: bool,
 ) -> CppRunner:
     program = _runner_program(sandbox, cache_folder, _COMPILED_DEFENCES - defences)
     session = sandbox.open(
@@ -203,6 +246,7 @@ def _open(
             cpu_s=int(SESSION_LIMIT_S) * threads,
             memory_bytes=MEMORY_LIMIT_BYTES + sum(map(arena.size_bytes, Segment)),
             processes=threads + 4,
+            scratch_bytes=0,
         )
     )
     try:
@@ -217,7 +261,7 @@ def _open(
             file_descriptors=descriptors,
             core=core,
         )
-        runner = CppRunner(session, process, arena, task, call_limit_s, has_prepare=has_prepare)
+        runner = CppRunner(session, process, arena, task, call_limit_s, has_prepare=has_prepare, is_judged=is_judged)
         runner.await_loading()
     except BaseException:
         session.close()

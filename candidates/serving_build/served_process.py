@@ -168,8 +168,9 @@ class ServedProcess:
         self._process.thaw()
 
     def close(self) -> None:
-        self._process.kill()
         self._session.close()
+        self._process.stdin.close()
+        self._process.stdout.close()
         self._arena.close()
 
     def __enter__(self) -> Self:
@@ -192,7 +193,10 @@ class ServedProcess:
         return line
 
     def ended(self, what: str) -> ServedProcessEnded:
-        """Kills the process if need be; the error to raise, with its last words."""
+        """Kills the process if need be; the error to raise, with its last words.
+
+        Raises SandboxError when somebody outside killed it, which says nothing about the build.
+        """
         finished = self._process.kill()
         last_words = finished.log.strip().splitlines()[-1:] or ["no output"]
         return ServedProcessEnded(

@@ -20,6 +20,11 @@ class TestBubblewrap(SandboxContract):
         sandbox.check()
         return sandbox
 
+    @pytest.fixture(scope="class")
+    @classmethod
+    def holds_whole_trees(cls, sandbox: BubblewrapSandbox) -> bool:
+        return "whole tree" in sandbox.describe_limits()
+
     def test_a_folder_that_does_not_exist_is_refused(self, sandbox: BubblewrapSandbox) -> None:
         with pytest.raises(SandboxError, match="does not exist"):
             sandbox.open(Limits(), {Path("/no/such/folder"): "/given"})

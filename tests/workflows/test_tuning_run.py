@@ -24,6 +24,7 @@ from workflows.payloads import (
     ShipInput,
     ShippedBuild,
 )
+from workflows.retries import RETRY
 from workflows.ship_winner import ShipWinner
 from workflows.tuning_run import TuningRun
 
@@ -184,6 +185,13 @@ def test_a_failed_activity_is_tried_again(server_address, recorded):
     recorded.failures_left["evaluate_generation"] = 1
     asyncio.run(_run(server_address, recorded))
     assert sum(call == ("evaluate_generation", "t1") for call in recorded.calls) == 3
+
+
+def test_machinery_that_keeps_failing_is_not_tried_for_ever(server_address, recorded):
+    recorded.failures_left["evaluate_generation"] = 1000
+    with pytest.raises(WorkflowFailureError):
+        asyncio.run(_run(server_address, recorded))
+    assert sum(call == ("evaluate_generation", "t1") for call in recorded.calls) == RETRY.maximum_attempts
 
 
 def test_a_fault_of_the_user_is_not_tried_again(server_address, recorded):
