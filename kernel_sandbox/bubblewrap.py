@@ -245,7 +245,9 @@ _NAMESPACES = (
 def _rlimits(limits: Limits) -> tuple[str, ...]:
     # Set inside, after the user namespace was made: otherwise RLIMIT_NPROC would count all the user's processes.
     return (
-        *("prlimit", f"--as={limits.memory_bytes}", f"--cpu={limits.cpu_s}:{limits.cpu_s + 1}", "--core=0"),
+        "prlimit",
+        *((f"--as={limits.memory_bytes}",) if limits.limits_address_space else ()),
+        *(f"--cpu={limits.cpu_s}:{limits.cpu_s + 1}", "--core=0"),
         *(f"--fsize={limits.scratch_bytes}", f"--nproc={limits.processes}", "--nofile=1024", "--"),
     )
 

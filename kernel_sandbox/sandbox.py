@@ -26,6 +26,9 @@ class Limits:
     wall_s: float = 30.0
     cpu_s: int = 60
     memory_bytes: int = 4 << 30
+    limits_address_space: bool = True
+    """False for a program that reserves far more than it touches, such as one built with the address sanitizer: then
+    `memory_bytes` does not bound what it maps, and it must bound what it touches itself."""
     processes: int = 64
     scratch_bytes: int = 256 << 20
     """Size of the writable scratch folder, the only writable place inside."""
