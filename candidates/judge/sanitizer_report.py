@@ -15,13 +15,13 @@ _SHOWN_LINES = 24
 
 _ANNOUNCED = re.compile(r"^sanitizer_runner: (prepare|call) (\d+)((?: \S+\+\d+)*)$", re.M)
 _UNDEFINED = re.compile(r"^(\S+?):(\d+):\d+: runtime error: (.+)$", re.M)
-_ADDRESS = re.compile(r"ERROR: AddressSanitizer: (.+)$", re.M)
+_ADDRESS = re.compile(r"AddressSanitizer: (?!ABORTING)(\S.+)$", re.M)
 _AT = re.compile(r"address (0x[0-9a-f]+)")
 _ACCESS = re.compile(r"^(READ|WRITE) of size (\d+) at|caused by a (READ|WRITE) memory access", re.M)
 _LOCATED = re.compile(r"^0x[0-9a-f]+ is located (.+?)(?:\s*\[0x.*)?$", re.M)
 _FRAME = re.compile(r"^\s+#\d+ 0x[0-9a-f]+ in (.+?) (?:/work/)?candidate\.cpp:(\d+)", re.M)
 _STACK_OBJECT = re.compile(r"^\s+\[\d+, \d+\) '([^']+)'.*<==", re.M)
-_MEMORY_HEADLINES = ("out-of-memory", "allocation-size-too-big", "calloc-overflow", "hard rss limit", "rss-limit")
+_MEMORY_HEADLINES = ("out-of-memory", "allocation-size-too-big", "calloc-overflow", "hard rss limit")
 _CRASH_HEADLINES = ("ABRT", "ILL", "FPE", "TRAP")
 
 
@@ -59,7 +59,7 @@ def read_report(task: KernelTask, log: str) -> SanitizerReport:
     announced = list(_ANNOUNCED.finditer(log))
     call = int(announced[-1][2]) if announced and announced[-1][1] == "call" else None
     undefined = list(_UNDEFINED.finditer(log))
-    address = list(_ADDRESS.finditer(log))
+    address = [found for found in _ADDRESS.finditer(log) if not found.string.startswith("SUMMARY", _line_start(found))]
     if not undefined and not address:
         return SanitizerReport(kind=ReportKind.NONE, message="", call=call, text=_shown(log[-4000:]))
     if undefined and (not address or address[-1].start() < undefined[-1].start()):
@@ -83,13 +83,13 @@ def _describe(headline: str, report: str, blocks: list[_Block]) -> str:
     verb, size = "touches", ""
     if access is not None:
         verb = "reads" if (access[1] or access[3]) == "READ" else "writes"
-        size = f" {access[2]} bytes" if access[2] else ""
+        size = f" {access[2]} bytes" if access[2] else " memory"
     frame = _FRAME.search(report)
     line = f" at candidate.cpp:{frame[2]}" if frame is not None else ""
     at = _AT.search(headline)
     where = _place(int(at[1], 16), verb, blocks) if at is not None else None
     if where is not None:
-        return f"{verb}{size} {where}{line}"
+        return f"{verb}{size}{where}{line}"
     located, on_stack = _LOCATED.search(report), _STACK_OBJECT.search(report)
     details = [f"{verb}{size}"] if access is not None else []
     details += [located[1]] if located is not None else []
@@ -111,12 +111,12 @@ def _place(address: int, verb: str, blocks: list[_Block]) -> str | None:
     name = f"{nearest.name} ({nearest.size_bytes} bytes{', of an earlier call' if nearest.is_gone else ''})"
     offset = address - nearest.start
     if offset < 0:
-        return f"{-offset} bytes before the start of {name}"
+        return f", {-offset} bytes before the start of {name}"
     if offset >= nearest.size_bytes:
-        return f"{offset - nearest.size_bytes} bytes beyond the end of {name}"
+        return f", {offset - nearest.size_bytes} bytes beyond the end of {name}"
     if verb == "writes" and not nearest.is_writable and not nearest.is_gone:
-        return f"into {name}, which is an input"
-    return f"at byte {offset} of {name}"
+        return f" into {name}, which is an input"
+    return f" at byte {offset} of {name}"
 
 
 def _blocks(task: KernelTask, announced: list["re.Match[str]"]) -> list[_Block]:
@@ -143,6 +143,10 @@ def _blocks(task: KernelTask, announced: list["re.Match[str]"]) -> list[_Block]:
                     )
                 )
     return blocks
+
+
+def _line_start(found: "re.Match[str]") -> int:
+    return found.string.rfind("\n", 0, found.start()) + 1
 
 
 def _shown(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Sanitizers: a kernel built with the address and the undefined-behaviour sanitizer, run on reduced shapes in a sandbox.
+"""Sanitizers: a kernel built with the address and undefined-behaviour sanitizers, run on reduced shapes in a sandbox.
 
 They find what results do not show: a read one element beyond an input, scratch used after it was freed, an overflow
 that this compiler happened to forgive. They are for authors who err: a kernel can tell that it is being watched. The
@@ -31,7 +31,12 @@ CALLS_A_SHAPE = 2
 RUN_LIMIT_S = 60.0
 MEMORY_LIMIT_BYTES = 4 << 30
 ARTIFACT_LIMIT_BYTES = 64 << 20
-_CONFLICTING_LAYOUT = ("Shadow memory range interleaves", "ReserveShadowMemoryRange failed", "failed to mmap", "failed to allocate")
+_CONFLICTING_LAYOUT = (
+    "Shadow memory range interleaves",
+    "ReserveShadowMemoryRange failed",
+    "failed to mmap",
+    "failed to allocate",
+)
 _CONFLICTING_LAYOUT_TRIES = 3
 
 _FLAGS = (
@@ -106,9 +111,7 @@ class Sanitizers:
         finished = self._run(artifact, _encode(task, calls), task.threads)
         if finished.exit_code != _ALL_CALLS_RETURNED:
             return _verdict(task, [workload for workload, _ in calls], finished, seed)
-        return Sanitized(
-            shapes=tuple(workload.name for workload, _ in reduced), elapsed_s=time.monotonic() - started_s
-        )
+        return Sanitized(shapes=tuple(workload.name for workload, _ in reduced), elapsed_s=time.monotonic() - started_s)
 
     def _build(self, task: KernelTask, candidate: Candidate) -> bytes | Finished:
         watched = candidate.model_copy(update={"source": _EXEMPTIONS.sub("unused", candidate.source)})

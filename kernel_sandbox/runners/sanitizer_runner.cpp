@@ -60,13 +60,14 @@ Block make_block(size_t bytes, const char* content, bool is_writable) {
     memset(first, POISON, pages);
     if (content != nullptr) memcpy(block.start, content, bytes);
     if (!is_writable) mprotect(first, pages, PROT_READ);
-    __asan_poison_memory_region(first, block.start - first);
-    __asan_poison_memory_region(block.start + bytes, first + pages - (block.start + bytes));
+    __asan_poison_memory_region(reserved, block.start - reserved);
+    __asan_poison_memory_region(block.start + bytes, first + pages + GUARD - (block.start + bytes));
     return block;
 }
 
 // Its addresses are never used again: who kept one crashes.
 void retire(const Block& block) {
+    __asan_poison_memory_region(block.start, block.bytes);
     mmap(block.mapped(), block.mapped_bytes(), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
 }
 
