@@ -29,7 +29,7 @@ def reduced_calls(task: KernelTask, rng: np.random.Generator) -> list[tuple[Work
     for workload in _varied(task, smallest[0]):
         chosen.setdefault(workload.name, workload)
     fitting = [workload for workload in chosen.values() if _elements(task, workload) <= LARGEST_ELEMENTS]
-    calls = []
+    calls: list[tuple[Workload, Inputs]] = []
     for workload in sorted(fitting or smallest[:1], key=lambda each: _elements(task, each)):
         inputs = draw_inputs(task, workload, Distribution.NORMAL, rng)
         if workload in task.public_workloads or _is_accepted(task, workload, inputs):

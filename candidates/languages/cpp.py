@@ -165,6 +165,10 @@ Rules
   (last dim) plus one unit in the last place of the output's type. Two calls on equal inputs must agree bit for bit.
 - omp_get_max_threads() is {threads}. Use OpenMP for threads, nothing else; create no process, open no file for writing,
   change no signal, limit or affinity. All work must be done when the function returns.
+- Leave rounding mode and flush-to-zero as they are, read no clock, make no system call. Nothing may run at load: no
+  object outside functions that needs a constructor, no __builtin_cpu_supports (the build is for this machine: use
+  #ifdef __AVX512F__). Before a win counts, the kernel runs under the address and undefined-behaviour sanitizers, on
+  odd shapes too: read no element beyond a tensor, not even to ignore it.
 - Built by: g++ {flags}
   Further flags go to a comment line `// flags: -funroll-loops`, the macro LAUNCH_tile to `// launch: tile=8`.
 

@@ -60,7 +60,7 @@ def adapter_source(task: KernelTask, entry: str, prepare: str | None) -> str:
     arguments += [f"sizes[{index}]" for index in range(len(task.axes))]
     lines = [
         # What function statics with destructors refer to; the compiler's start-up files would define it.
-        'extern "C" __attribute__((weak, visibility("hidden"))) void* __dso_handle = &__dso_handle;',
+        'extern "C" { __attribute__((weak, visibility("hidden"))) void* __dso_handle = &__dso_handle; }',
         'extern "C" void compiler_agent_call(',
         "    [[maybe_unused]] void* const* tensors, [[maybe_unused]] const void* prepared,",
         "    [[maybe_unused]] const int64_t* sizes) {",
