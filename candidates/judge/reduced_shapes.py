@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import torch
 
-from candidates.inputs import Distribution, draw_inputs
+from candidates.inputs import Distribution, draw_input
 from candidates.judge.outputs import result_specs
 from candidates.reference import run_reference
 from candidates.task import InputRole, KernelTask, Workload
@@ -29,9 +29,18 @@ def reduced_calls(task: KernelTask, rng: np.random.Generator) -> list[tuple[Work
     for workload in _varied(task, smallest[0]):
         chosen.setdefault(workload.name, workload)
     fitting = [workload for workload in chosen.values() if _elements(task, workload) <= LARGEST_ELEMENTS]
+    parameters = {
+        spec.name: draw_input(spec, task.workloads[0].axes, Distribution.NORMAL, rng)
+        for spec in task.inputs_of(InputRole.PARAMETER)
+    }
     calls: list[tuple[Workload, Inputs]] = []
     for workload in sorted(fitting or smallest[:1], key=lambda each: _elements(task, each)):
-        inputs = draw_inputs(task, workload, Distribution.NORMAL, rng)
+        inputs = {
+            spec.name: parameters[spec.name]
+            if spec.role is InputRole.PARAMETER
+            else draw_input(spec, workload.axes, Distribution.NORMAL, rng)
+            for spec in task.inputs
+        }
         if workload in task.public_workloads or _is_accepted(task, workload, inputs):
             calls.append((workload, inputs))
     return calls

@@ -69,7 +69,7 @@ def read_report(task: KernelTask, log: str) -> SanitizerReport:
         found = address[-1]
         kind = _kind_of(found[1])
         message = _describe(found[1], log[found.start() :], _blocks(task, announced))
-    return SanitizerReport(kind=kind, message=message, call=call, text=_shown(log[found.start() :]))
+    return SanitizerReport(kind=kind, message=message, call=call, text=_shown(log[_line_start(found) :]))
 
 
 def _kind_of(headline: str) -> ReportKind:
@@ -150,6 +150,7 @@ def _line_start(found: "re.Match[str]") -> int:
 
 
 def _shown(text: str) -> str:
-    """Without our own lines and beyond what an author reads."""
-    lines = [line for line in text.splitlines() if not line.startswith("sanitizer_runner: ")]
+    """Without our own lines, the map of the shadow memory, and more lines than an author reads."""
+    report = text.partition("\nShadow bytes around")[0]
+    lines = [line for line in report.splitlines() if not line.startswith("sanitizer_runner: ")]
     return "\n".join(lines[:_SHOWN_LINES])
