@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
+from candidates.judge.sanitizers import check_sanitizers
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import answers, temporal_binary
@@ -28,6 +29,7 @@ def examine_machine(settings: Settings) -> tuple[Finding, ...]:
     return (
         _examine_compiler(),
         _examine_sandbox(),
+        _examine_sanitizers(),
         _examine_temporal(settings),
         _examine_disk(settings),
         _examine_gpu(),
@@ -69,6 +71,20 @@ def _examine_sandbox() -> Finding:
             fix="do what the message says: nothing untrusted runs without a sandbox",
         )
     return Finding(name="sandbox", is_there=True, is_needed=True, detail=f"bubblewrap works; {limits}")
+
+
+def _examine_sanitizers() -> Finding:
+    try:
+        check_sanitizers(BubblewrapSandbox())
+    except SandboxError as error:
+        return Finding(
+            name="sanitizers",
+            is_there=False,
+            is_needed=True,
+            detail=str(error),
+            fix="do what the message says: no win is final before address and undefined-behaviour sanitizers ran",
+        )
+    return Finding(name="sanitizers", is_there=True, is_needed=True, detail="address and undefined behaviour work")
 
 
 def _examine_temporal(settings: Settings) -> Finding:

@@ -13,6 +13,7 @@ from candidates.builder import Builder
 from candidates.candidate import LanguageName
 from candidates.ceilings import fingerprint_device
 from candidates.judge.judge import Judge
+from candidates.judge.sanitizers import Sanitizers
 from candidates.language import KernelLanguage
 from candidates.languages.cpp import CppLanguage
 from candidates.ledger.blobs import BlobStore
@@ -47,6 +48,7 @@ class Workbench:
     sandbox: Sandbox
     builder: Builder
     judge: Judge
+    sanitizers: Sanitizers
     benchmark: Callable[[int], Benchmark]
     """By number of serving threads."""
 
@@ -71,6 +73,7 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             sandbox=sandbox,
             builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1),
             judge=Judge(sandbox, core=measuring_core(), cache_folder=settings.cache),
+            sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
             benchmark=benchmark,
         )
 
@@ -108,7 +111,7 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
 
 def _device_service(bench: Workbench, settings: Settings, device_id: str) -> QueueService:
     survey = SurveyActivities(bench.ledger, settings.home, settings.cache)
-    search = DeviceSearchActivities(bench.ledger, bench.blobs, bench.judge, bench.benchmark)
+    search = DeviceSearchActivities(bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark)
     ship = DeviceShipActivities(bench.ledger, bench.sandbox, settings.home)
     return QueueService(
         queue=queues.device_queue(device_id),

@@ -186,7 +186,7 @@ class Launch:
 def _rlimits(limits: Limits) -> dict[int, tuple[int, int]]:
     """(soft, hard)"""
     both = {
-        resource.RLIMIT_AS: limits.memory_bytes,
+        resource.RLIMIT_AS: limits.memory_bytes if limits.limits_address_space else resource.RLIM_INFINITY,
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_FSIZE: limits.scratch_bytes,
         resource.RLIMIT_NPROC: limits.processes,

@@ -29,6 +29,9 @@ class Limits:
     """Of all processes together where the sandbox can (it says so), else of each."""
     memory_bytes: int = 4 << 30
     """Of all processes together where the sandbox can, and of the address space of each."""
+    limits_address_space: bool = True
+    """False for a program that reserves far more than it touches, such as one built with the address sanitizer: then
+    only what is touched is bounded, and where the sandbox cannot, the program must do it itself."""
     processes: int = 64
     """Processes and threads."""
     scratch_bytes: int = 256 << 20

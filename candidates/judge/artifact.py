@@ -1,12 +1,14 @@
-"""What a shared object would bring into a serving process: the symbols it imports and the code that loading it runs.
+"""What a shared object would bring into a serving process: imports, exports, and the code that loading it runs.
 
-A kernel may use memory, mathematics and OpenMP. This reads names only: it finds what an author reached for, not what
-machine code hides, and so adds to the sandbox instead of replacing it.
+A kernel may use memory, mathematics and OpenMP. This reads what the loader reads (names, segments, what runs at load);
+`instructions` reads the code. Both find what an author reached for, not what machine code hides, and so add to the
+sandbox instead of replacing it.
 """
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 
 ALLOWED_LIBRARIES = re.compile(r"(libc|libm|libmvec|libgomp|libgcc_s|libstdc\+\+|ld-linux[a-z0-9-]*)\.so\.\d+")
 
@@ -17,48 +19,93 @@ _MATHEMATICS = (
 )
 ALLOWED_SYMBOLS = re.compile(
     rf"({_MATHEMATICS})[fl]?|_ZGV\w+"
-    r"|mem(cpy|set|move|cmp|chr)|strlen|malloc|calloc|realloc|free|aligned_alloc|posix_memalign|qsort|bsearch|abs|labs"
-    r"|abort|__assert_fail|__stack_chk_fail|__mem(cpy|set|move)_chk"
+    r"|mem(cpy|set|move|cmp|chr)|str(len|n?cmp)|malloc|calloc|realloc|free|aligned_alloc|posix_memalign"
+    r"|qsort|bsearch|abs|labs|abort|__assert_fail|__stack_chk_fail|__mem(cpy|set|move)_chk"
     r"|GOMP_\w+|omp_get_\w+|omp_in_parallel"
     # C++: new and delete, exceptions, guards of function statics
     r"|_Zn[wa]\w+|_Zd[la]\w+|_ZSt\d+__throw_\w+|_ZSt9terminatev|_ZTV\w+|_ZTI\w+|_ZNSt\w+(exception|error|alloc)\w*"
     r"|__cxa_\w+|__gxx_personality_v0|_Unwind_\w+|__tls_get_addr"
-    # what the compiler's own start-up files refer to
-    r"|__gmon_start__|_ITM_(de)?registerTMCloneTable"
+    # containers and shared pointers
+    r"|_ZSt7nothrow|_ZSt\d+_Rb_tree_\w+|_ZNKSt8__detail20_Prime_rehash_policy\w+|__libc_single_threaded"
+    # arithmetic that the processor lacks (libgcc): wide integers, half, quadruple and complex floats
+    r"|__(add|sub|mul|div|neg|eq|ne|lt|le|gt|ge|unord)[hsdxtb][fc][23]|__powi[sdxt]f2"
+    r"|__(trunc|extend)[hsdxtb]f[hsdxtb]f2?|__fix(uns)?[hsdxtb]f[sdt]i|__float(un)?[sdt]i[hsdxtb]f"
+    r"|__(u?div|u?mod|u?divmod|mul|ashl|ashr|lshr|neg)[sdt]i[234]|__(clz|ctz|popcount|parity|ffs|bswap)[sdt]i2"
 )
 
 _NEEDED, _STRINGS, _SYMBOLS, _RELOCATIONS, _RELOCATIONS_BYTES = 1, 5, 6, 7, 8
-_JUMP_RELOCATIONS_BYTES, _JUMP_RELOCATIONS, _INIT_ARRAY_BYTES = 2, 23, 27
-_PT_LOAD, _PT_DYNAMIC = 1, 2
+_JUMP_RELOCATIONS_BYTES, _JUMP_RELOCATIONS = 2, 23
+_FLAGS, _HAS_TEXT_RELOCATIONS = 30, 4
+_FORBIDDEN_TAGS = {
+    12: "has code that runs when it is loaded (_init)",
+    13: "has code that runs when the process ends (_fini)",
+    # libgcc's own, which __builtin_cpu_supports brings, looks like any other.
+    27: "has a constructor: no static object may need code to be initialised, and no kernel __builtin_cpu_supports "
+    "(it is compiled for the machine that runs it)",
+    28: "has a destructor function",
+    33: "has a constructor",
+    15: "brings a search path for libraries",
+    29: "brings a search path for libraries",
+    22: "has its code changed when it is loaded",
+    0x6FFFFEFB: "audits the loader",
+    0x6FFFFEFC: "audits the loader",
+    0x7FFFFFFD: "stands in for another library",
+    0x7FFFFFFF: "stands in for another library",
+}
+"""Tags of the dynamic segment (System V ABI, glibc elf.h) that say so by being there and not 0."""
+_PT_LOAD, _PT_DYNAMIC, _PT_GNU_STACK = 1, 2, 0x6474E551
+_EXECUTABLE, _WRITABLE = 1, 2
 _GNU_HASH = 0x6FFFFEF5
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
 _RUNS_CODE = {37, 1032}  # R_X86_64_IRELATIVE, R_AARCH64_IRELATIVE: the loader calls a resolver
+_INDIRECT_FUNCTION = 10  # STT_GNU_IFUNC
 
 
-def find_forbidden(artifact: bytes) -> list[str]:
+def find_forbidden(artifact: bytes, exports: Collection[str]) -> list[str]:
     """What forbids shipping the shared object, in words, sorted; empty when nothing does.
 
-    Raises ValueError for what is no 64-bit little-endian ELF shared object.
+    `exports` are all names that it may define for others. Raises ValueError for what is no 64-bit little-endian ELF
+    shared object.
     """
     try:
-        return sorted(set(_find(_SharedObject(artifact))))
+        return sorted(set(_find(_SharedObject(artifact), exports)))
     except (struct.error, IndexError) as error:
         raise ValueError("the artifact is no well-formed shared object") from error
 
 
-def _find(shared_object: "_SharedObject") -> Iterator[str]:
+def _find(shared_object: "_SharedObject", exports: Collection[str]) -> Iterator[str]:
     for name in shared_object.needed():
         if not ALLOWED_LIBRARIES.fullmatch(name):
             yield f"needs {name}"
-    for name in shared_object.imports():
-        if not ALLOWED_SYMBOLS.fullmatch(name):
-            yield f"imports {name}"
-    # One entry is the compiler's own.
-    if shared_object.first(_INIT_ARRAY_BYTES) > 8:
-        yield "has a constructor: no static object may need code to be initialised"
+    for symbol in shared_object.symbols():
+        if symbol.is_import and not ALLOWED_SYMBOLS.fullmatch(symbol.name):
+            yield f"imports {symbol.name}"
+        if not symbol.is_import and symbol.name not in exports:
+            yield f"exports {symbol.name}"
+        if symbol.is_indirect:
+            yield "has an indirect function, whose resolver runs at load"
     if shared_object.has_resolver():
         yield "has an indirect function, whose resolver runs at load"
+    for tag, meaning in _FORBIDDEN_TAGS.items():
+        if shared_object.first(tag):
+            yield meaning
+    if shared_object.first(_FLAGS) & _HAS_TEXT_RELOCATIONS:
+        yield _FORBIDDEN_TAGS[22]
+    if any(flags & _EXECUTABLE and flags & _WRITABLE for kind, flags in shared_object.segments if kind == _PT_LOAD):
+        yield "has memory that is both writable and executable"
+    # Without the mark the loader makes the process's stacks executable.
+    if any(flags & _EXECUTABLE for kind, flags in shared_object.segments if kind == _PT_GNU_STACK) or not any(
+        kind == _PT_GNU_STACK for kind, _ in shared_object.segments
+    ):
+        yield "needs an executable stack"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Symbol:
+    name: str
+    is_import: bool
+    is_indirect: bool
 
 
 class _SharedObject:
@@ -72,8 +119,13 @@ class _SharedObject:
         size, count = struct.unpack_from("<HH", content, 54)
         self._loads: list[tuple[int, int, int]] = []
         self._dynamic: list[tuple[int, int]] = []
+        self.segments: list[tuple[int, int]] = []
+        """Kind and flags of each."""
         for index in range(count):
-            kind, _, offset, address, _, file_bytes = struct.unpack_from("<IIQQQQ", content, headers_at + index * size)
+            kind, flags, offset, address, _, file_bytes = struct.unpack_from(
+                "<IIQQQQ", content, headers_at + index * size
+            )
+            self.segments.append((kind, flags))
             if kind == _PT_LOAD:
                 self._loads.append((address, file_bytes, offset))
             if kind == _PT_DYNAMIC:
@@ -87,12 +139,11 @@ class _SharedObject:
     def needed(self) -> Iterator[str]:
         return (self._string(value) for tag, value in self._dynamic if tag == _NEEDED)
 
-    def imports(self) -> Iterator[str]:
+    def symbols(self) -> Iterator[_Symbol]:
         symbols = self._offset(self.first(_SYMBOLS))
         for index in range(1, self._symbol_count()):
-            name, _, _, section, _, _ = _SYMBOL.unpack_from(self._content, symbols + index * _SYMBOL.size)
-            if section == 0:
-                yield self._string(name)
+            name, kind, _, section, _, _ = _SYMBOL.unpack_from(self._content, symbols + index * _SYMBOL.size)
+            yield _Symbol(name=self._string(name), is_import=section == 0, is_indirect=kind & 0xF == _INDIRECT_FUNCTION)
 
     def has_resolver(self) -> bool:
         for start, size in ((_RELOCATIONS, _RELOCATIONS_BYTES), (_JUMP_RELOCATIONS, _JUMP_RELOCATIONS_BYTES)):

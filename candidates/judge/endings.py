@@ -13,10 +13,19 @@ _REASONS = {
     Ending.FORBIDDEN_SYSTEM_CALL: Reason.FORBIDDEN_SYSTEM_CALL,
 }
 
+_CHANGED_FLOAT_STATE = (
+    "the kernel left rounding mode, flush-to-zero or exception masks changed: every later operation of the serving "
+    "process would compute otherwise"
+)
+CHANGED_FLOAT_STATE_STATUS = 72
+"""As in kernel_sandbox/runners/cpp_runner.cpp. A kernel that exits with it by itself is rejected all the same."""
+
 
 def fault_of_ending(ended: RunnerEnded, phase: Reason) -> Fault:
     """`phase` is what a crash counts as where it happened: LOAD_FAILED, PREPARE_FAILED or CRASHED."""
     finished = ended.finished
+    if finished.ending is Ending.EXITED and finished.exit_code == CHANGED_FLOAT_STATE_STATUS:
+        return Fault(reason=Reason.CHANGED_FLOAT_STATE, message=_CHANGED_FLOAT_STATE)
     reason = _REASONS.get(finished.ending, phase)
     if reason is Reason.CRASHED and (finished.ending is Ending.EXITED or finished.exit_code == signal.SIGKILL):
         # It left by itself, or we killed it for an answer that the protocol does not know.

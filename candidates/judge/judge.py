@@ -18,9 +18,11 @@ from candidates.judge.artifact import find_forbidden
 from candidates.judge.cpp_runner import CALL_LIMIT_S, open_cpp_runner
 from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.judge.endings import fault_of_ending
+from candidates.judge.instructions import find_forbidden_instructions
 from candidates.judge.outputs import Fault, rejected
 from candidates.judge.trial import MARGIN_BYTES, ParameterSet, Trial, case_bytes, parameters_bytes, place_parameters
 from candidates.kernel_runner import KernelRunner, RunnerEnded
+from candidates.languages.cpp_abi import exported_names
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected, Verdict
 from kernel_sandbox.arena import Arena, Segment
@@ -93,11 +95,12 @@ class Judge:
                     runner.prepare([tuple(parameter.places.values()) for parameter in parameters])
                 except RunnerEnded as ended:
                     return _rejected_before_calls(ended, Reason.PREPARE_FAILED, seed)
-                return self._try_all(task, artifact, batches, arena, runner, parameters, rng, seed)
+                return self._try_all(task, candidate, artifact, batches, arena, runner, parameters, rng, seed)
 
     def _try_all(
         self,
         task: KernelTask,
+        candidate: Candidate,
         artifact: bytes,
         batches: Sequence[_Batch],
         arena: Arena,
@@ -122,7 +125,12 @@ class Judge:
                 return rejected(batch.workload, fault, seed=seed, distribution=distribution)
             worst = max(worst, found)
             calls_checked += len(trial.calls)
-        if Defence.SHIPPED_CODE in self._defences and (forbidden := find_forbidden(artifact)):
+        if Defence.SHIPPED_CODE in self._defences:
+            forbidden = find_forbidden(artifact, exported_names(candidate.entry, candidate.prepare))
+            forbidden += find_forbidden_instructions(self._sandbox, artifact)
+        else:
+            forbidden = []
+        if forbidden:
             evidence = Evidence(message=f"the kernel may not be shipped: it {'; it '.join(forbidden)}")
             return Rejected(reason=Reason.FORBIDDEN_SYMBOL, workload=None, evidence=evidence, seed=seed)
         return Accepted(

@@ -8,7 +8,13 @@ from pathlib import Path
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.language import BuildRecipe, SourceRefused
-from candidates.languages.cpp_abi import adapter_source, call_signature, prepare_signatures
+from candidates.languages.cpp_abi import (
+    adapter_source,
+    call_signature,
+    declarations,
+    exported_names,
+    prepare_signatures,
+)
 from candidates.task import InputRole, InputSpec, KernelTask, TensorSpec
 
 ARTIFACT = "kernel.so"
@@ -18,6 +24,9 @@ FLAGS = (
     *("-O3", "-march=native", "-std=c++20", "-fopenmp", "-fPIC", "-shared"),
     *("-fno-math-errno", "-fno-trapping-math", "-fvisibility=default"),
 )
+# Nothing runs at load (the compiler's start-up files would), nothing is exported but the entries, and no data lie in
+# executable pages.
+_LINK_FLAGS = ("-nostartfiles", "-Wl,--version-script=exports.map", "-Wl,-z,separate-code", "-Wl,-z,noexecstack")
 _HARMLESS_FLAGS = re.compile(
     r"-O[23]|-std=c\+\+(17|20)|-f(no-)?(unroll-loops|tree-vectorize|tree-slp-vectorize|prefetch-loop-arrays"
     r"|associative-math|reciprocal-math|signed-zeros|strict-aliasing|peel-loops|split-loops|inline-functions"
@@ -47,12 +56,16 @@ class CppLanguage:
             if not _IDENTIFIER.fullmatch(name) or not _LAUNCH_VALUE.fullmatch(str(value)):
                 raise SourceRefused(f"launch parameter {name}={value} is not an identifier with a number or identifier")
         macros = (f"-DLAUNCH_{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
+        flags = (*FLAGS, *candidate.build_flags, *macros, *_LINK_FLAGS, "-include", "entries.h")
+        exports = "; ".join(exported_names(candidate.entry, candidate.prepare))
         return BuildRecipe(
             files={
                 "candidate.cpp": candidate.source.encode(),
+                "entries.h": declarations(task, candidate.entry, candidate.prepare).encode(),
                 "adapter.cpp": adapter_source(task, candidate.entry, candidate.prepare).encode(),
+                "exports.map": f"{{ global: {exports}; local: *; }};\n".encode(),
             },
-            commands=(("g++", *FLAGS, *candidate.build_flags, *macros, "-o", ARTIFACT, "adapter.cpp"),),
+            commands=(("g++", *flags, "-o", ARTIFACT, "candidate.cpp", "adapter.cpp"),),
             artifact=ARTIFACT,
         )
 
@@ -152,6 +165,10 @@ Rules
   (last dim) plus one unit in the last place of the output's type. Two calls on equal inputs must agree bit for bit.
 - omp_get_max_threads() is {threads}. Use OpenMP for threads, nothing else; create no process, open no file for writing,
   change no signal, limit or affinity. All work must be done when the function returns.
+- Leave rounding mode and flush-to-zero as they are, read no clock, make no system call. Nothing may run at load: no
+  object outside functions that needs a constructor, no __builtin_cpu_supports (the build is for this machine: use
+  #ifdef __AVX512F__). Before a win counts, the kernel runs under the address and undefined-behaviour sanitizers, on
+  odd shapes too: read no element beyond a tensor, not even to ignore it.
 - Built by: g++ {flags}
   Further flags go to a comment line `// flags: -funroll-loops`, the macro LAUNCH_tile to `// launch: tile=8`.
 

@@ -44,17 +44,23 @@ def prepare_signatures(task: KernelTask, prepare: str) -> tuple[str, str]:
     )
 
 
+def declarations(task: KernelTask, entry: str, prepare: str | None) -> str:
+    """Read before the candidate's source, so that the compiler holds its functions to them."""
+    signatures = [call_signature(task, entry, has_prepared=prepare is not None)]
+    if prepare is not None:
+        signatures += prepare_signatures(task, prepare)
+    return "\n".join(["#include <stdint.h>", *(f"{signature};" for signature in signatures)]) + "\n"
+
+
 def adapter_source(task: KernelTask, entry: str, prepare: str | None) -> str:
-    """Includes the candidate's source, so that the compiler holds its functions to the declarations below."""
-    tensors = _tensors(task)
-    arguments = [f"static_cast<{_pointer(spec)}>(tensors[{index}])" for index, spec in enumerate(tensors)]
+    """A translation unit of its own, after `declarations`: no macro or pragma of the candidate reaches it."""
+    arguments = [f"static_cast<{_pointer(spec)}>(tensors[{index}])" for index, spec in enumerate(_tensors(task))]
     if prepare is not None:
         arguments.append("prepared")
     arguments += [f"sizes[{index}]" for index in range(len(task.axes))]
     lines = [
-        "#include <stdint.h>",
-        '#include "candidate.cpp"',
-        f"{call_signature(task, entry, has_prepared=prepare is not None)};",
+        # What function statics with destructors refer to; the compiler's start-up files would define it.
+        'extern "C" { __attribute__((weak, visibility("hidden"))) void* __dso_handle = &__dso_handle; }',
         'extern "C" void compiler_agent_call(',
         "    [[maybe_unused]] void* const* tensors, [[maybe_unused]] const void* prepared,",
         "    [[maybe_unused]] const int64_t* sizes) {",
@@ -65,13 +71,20 @@ def adapter_source(task: KernelTask, entry: str, prepare: str | None) -> str:
         parameters = task.inputs_of(InputRole.PARAMETER)
         arguments = [f"static_cast<{_pointer(spec)}>(parameters[{index}])" for index, spec in enumerate(parameters)]
         lines += [
-            *(f"{signature};" for signature in prepare_signatures(task, prepare)),
             f'extern "C" int64_t compiler_agent_prepared_bytes() {{ return {prepare}_bytes(); }}',
             'extern "C" void compiler_agent_prepare([[maybe_unused]] void* const* parameters, void* prepared) {',
             f"    {prepare}({', '.join([*arguments, 'prepared'])});",
             "}",
         ]
     return "\n".join(lines) + "\n"
+
+
+def exported_names(entry: str, prepare: str | None) -> tuple[str, ...]:
+    """All that a kernel's shared object defines for others: the uniform entries and the plain ones."""
+    names = ["compiler_agent_call", entry]
+    if prepare is not None:
+        names += ["compiler_agent_prepared_bytes", "compiler_agent_prepare", f"{prepare}_bytes", prepare]
+    return tuple(names)
 
 
 def _tensors(task: KernelTask) -> tuple[TensorSpec, ...]:

@@ -1,5 +1,6 @@
 """`compiler-agent judge`: is this kernel right?"""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -19,9 +20,12 @@ def judge(
     task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
     candidate: Annotated[Path, typer.Argument(help="A candidate file, such as kernel.cpp.")],
     seed: Annotated[int | None, typer.Option(min=0, help="Repeat a judgement with its seed.")] = None,
+    sanitize: Annotated[bool, typer.Option(help="Also run it under sanitizers of memory and behaviour.")] = True,
     json: JsonOption = False,
 ) -> ExitCode:
     """Builds a kernel in the sandbox, runs it there on secret inputs, and compares with float64.
+
+    What is right then runs on small shapes under sanitizers, as every kernel does before it wins.
 
     Example: compiler-agent judge 3f2a kernel.cpp
     """
@@ -32,10 +36,23 @@ def judge(
         parsed = parse_candidate(candidate)
         built = bench.builder.build(found, parsed)
         verdict = built if isinstance(built, Rejected) else bench.judge.judge(found, parsed, built, seed)
+        sanitized = None
+        if sanitize and isinstance(verdict, Accepted):
+            checked = bench.sanitizers.check(found, parsed, seed)
+            if isinstance(checked, Rejected):
+                verdict = checked
+            else:
+                sanitized = checked
     if json:
-        print_json({"task": found.id, "candidate": parsed.id, "verdict": verdict_document(verdict)})
+        document = {"task": found.id, "candidate": parsed.id, "verdict": verdict_document(verdict)}
+        print_json(document | {"sanitized": None if sanitized is None else asdict(sanitized)})
     else:
         print_verdict(verdict)
+        if sanitized is not None:
+            result_console.print(
+                f"sanitizers found nothing on {'; '.join(sanitized.shapes)} ({sanitized.elapsed_s:.1f} s)",
+                highlight=False,
+            )
     return ExitCode.DONE if isinstance(verdict, Accepted) else ExitCode.NOT_ACHIEVED
 
 

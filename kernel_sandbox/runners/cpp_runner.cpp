@@ -36,7 +36,7 @@ constexpr uint32_t ARCHITECTURE = AUDIT_ARCH_AARCH64;
 #error "cpp_runner knows the system calls of x86_64 and aarch64 only"
 #endif
 
-enum ExitCode { MACHINERY_FAILED = 70, LOAD_FAILED = 71 };
+enum ExitCode { MACHINERY_FAILED = 70, LOAD_FAILED = 71, CHANGED_FLOAT_STATE = 72 };
 enum RequestKind : uint32_t { HELLO = 0, PREPARE = 1, LAY_OUT = 2, RUN = 3 };
 
 struct Request {
@@ -59,6 +59,23 @@ using Prepare = void(void* const* parameters, void* prepared);
 [[noreturn]] void fail(ExitCode code, const char* what, const char* why) {
     fprintf(stderr, "cpp_runner: %s: %s\n", what, why);
     _exit(code);
+}
+
+// ---- float state
+
+// What decides how later operations of this thread compute: MXCSR without its sticky flags and the x87 control word, or
+// FPCR. A few cycles, once a request.
+uint64_t float_state() {
+#if defined(__x86_64__)
+    uint32_t mxcsr;
+    uint16_t x87_control;
+    asm volatile("stmxcsr %0\n\tfnstcw %1" : "=m"(mxcsr), "=m"(x87_control) : : "memory");
+    return (uint64_t{x87_control} << 32) | (mxcsr & ~uint32_t{0x3F});
+#else
+    uint64_t fpcr;
+    asm volatile("mrs %0, fpcr" : "=r"(fpcr) : : "memory");
+    return fpcr;
+#endif
 }
 
 // ---- system calls
@@ -220,6 +237,9 @@ class Runner {
                 if (request.kind == PREPARE) reply.value = prepare(payload.data());
                 if (request.kind == LAY_OUT) lay_out(payload.data());
             }
+            // Also what loading left: the first request only waits for it.
+            if (float_state() != float_state_before_)
+                fail(CHANGED_FLOAT_STATE, "the float state is not what it was", "the kernel changed it");
             if (write(STDOUT_FILENO, &reply, sizeof reply) != sizeof reply) return;
         }
     }
@@ -268,6 +288,8 @@ class Runner {
             call_(tensors_.data() + call * tensors_per_call_, call_prepared_[call], sizes_.data());
     }
 
+    // Initialised before the constructor's body loads the kernel.
+    const uint64_t float_state_before_ = float_state();
     Call* call_ = nullptr;
     PreparedBytes* prepared_bytes_ = nullptr;
     Prepare* prepare_ = nullptr;

@@ -29,6 +29,13 @@ class TestBubblewrap(SandboxContract):
         with pytest.raises(SandboxError, match="does not exist"):
             sandbox.open(Limits(), {Path("/no/such/folder"): "/given"})
 
+    @pytest.mark.parametrize(("is_limited", "said"), [(True, str((4 << 30) >> 10)), (False, "unlimited")])
+    def test_address_space_is_limited_unless_told_otherwise(
+        self, sandbox: BubblewrapSandbox, is_limited: bool, said: str
+    ) -> None:
+        with sandbox.open(Limits(memory_bytes=4 << 30, limits_address_space=is_limited)) as session:
+            assert session.run(["sh", "-c", "ulimit -v"]).log.strip() == said
+
     def test_says_how_to_allow_user_namespaces(self, sandbox: BubblewrapSandbox) -> None:
         # Inside a sandbox there are none to be had.
         packages = {

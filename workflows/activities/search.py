@@ -11,6 +11,7 @@ from candidates.benchmark.benchmark import Benchmark
 from candidates.builder import Builder
 from candidates.candidate import Proposal
 from candidates.judge.judge import Judge
+from candidates.judge.sanitizers import Sanitizers
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Decision, Measurement
@@ -88,9 +89,17 @@ class BuildActivities:
 class DeviceSearchActivities:
     """Everything that runs candidates on the device; one at a time, by its task queue."""
 
-    def __init__(self, ledger: Ledger, blobs: BlobStore, judge: Judge, benchmark: Callable[[int], Benchmark]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        blobs: BlobStore,
+        judge: Judge,
+        sanitizers: Sanitizers,
+        benchmark: Callable[[int], Benchmark],
+    ) -> None:
         """`benchmark` by number of serving threads."""
-        self._ledger, self._blobs, self._judge, self._benchmark = ledger, blobs, judge, benchmark
+        self._ledger, self._blobs, self._judge = ledger, blobs, judge
+        self._sanitizers, self._benchmark = sanitizers, benchmark
 
     @activity.defn
     def evaluate_generation(self, generation: Generation) -> GenerationOutcome:
@@ -110,7 +119,7 @@ class DeviceSearchActivities:
 
     @activity.defn
     def settle_winner(self, settle: SettleInput) -> None:
-        """Races the finalists of the screening, confirms the best, and records how the search ended."""
+        """Races the finalists of the screening, sanitizes and confirms the best, and records how the search ended."""
         if any(end.task_id == settle.task_id for end in self._ledger.search_ends(settle.run_id)):
             return
         task = self._ledger.task(settle.task_id)
@@ -169,11 +178,21 @@ class DeviceSearchActivities:
                     caught.append(_in_words(rejected))
         if not raced:
             return ended("rejected", screened[0].proposal.candidate.id, f"in its race: {caught[0]}")
-        best, measurement = max(raced, key=lambda pair: pair[1].traffic_weighted_speedup)
+        raced.sort(key=lambda pair: -pair[1].traffic_weighted_speedup)
+        best, measurement = raced[0]
         candidate_id = best.proposal.candidate.id
         if measurement.decision is not Decision.WIN:
             decision = "lost" if measurement.decision is Decision.LOSE else "undecided"
             return ended(decision, candidate_id, f"race at {measurement.traffic_weighted_speedup:.2f}x")
+        # Seconds, where a confirmation takes half a minute: what fails here is not worth confirming.
+        for best in (attempt for attempt, measured in raced if measured.decision is Decision.WIN):
+            candidate_id = best.proposal.candidate.id
+            sanitized = self._sanitizers.check(task, best.proposal.candidate)
+            if not isinstance(sanitized, Rejected):
+                break
+            caught.append(_in_words(sanitized))
+        else:
+            return ended("rejected", candidate_id, f"under sanitizers: {caught[-1]}")
         confirmed = self._measure(settle.run_id, task, best, MeasurementStage.CONFIRM)
         if isinstance(confirmed, Rejected):
             return ended("rejected", candidate_id, f"while its win was being confirmed: {_in_words(confirmed)}")

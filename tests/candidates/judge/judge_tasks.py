@@ -31,7 +31,7 @@ def judge_source(
     task: KernelTask, source: str, *, prepare: str | None = None, seed: int | None = None
 ) -> Accepted | Rejected | NeedsDevice:
     """Builds and judges C++ whose text needs no includes of its own."""
-    candidate = Candidate(language=LanguageName.CPP, source=_INCLUDES + source, prepare=prepare)
+    candidate = Candidate(language=LanguageName.CPP, source=INCLUDES + source, prepare=prepare)
     artifact = BUILDER.build(task, candidate)
     return artifact if isinstance(artifact, Rejected) else JUDGE.judge(task, candidate, artifact, seed=seed)
 
@@ -88,7 +88,7 @@ RMSNORM = make_task(
 )
 
 # <bits/stl_algobase.h> has std::copy, fill and max; <algorithm> takes three times as long to compile.
-_INCLUDES = """\
+INCLUDES = """\
 #include <bits/stl_algobase.h>
 #include <cmath>
 #include <cstdint>

@@ -221,6 +221,31 @@ def test_rejects_what_must_not_enter_a_serving_process(before: str, body: str, f
     assert found in verdict.evidence.message
 
 
+@pytest.mark.parametrize(
+    ("before", "body"),
+    [
+        ("#include <cfenv>", f"{CALL} std::fesetround(FE_TOWARDZERO);"),
+        ("#include <cfenv>", f"{CALL} std::feholdexcept(new std::fenv_t); feenableexcept(FE_DIVBYZERO);"),
+        ("#include <xmmintrin.h>", f"{CALL} _mm_setcsr(_mm_getcsr() | 0x8040);"),
+        ("", f'{CALL} unsigned short control = 0x27f; asm volatile("fldcw %0" : : "m"(control));'),
+    ],
+)
+def test_rejects_a_float_state_left_changed(before: str, body: str) -> None:
+    verdict = reject_body(body, before)
+    assert verdict.reason is Reason.CHANGED_FLOAT_STATE
+    assert "flush-to-zero" in verdict.evidence.message
+
+
+def test_rejects_a_float_state_changed_by_loading() -> None:
+    before = "#include <xmmintrin.h>\n__attribute__((constructor)) static void early() { _mm_setcsr(0x9fc0); }"
+    assert reject_body(CALL, before).reason is Reason.CHANGED_FLOAT_STATE
+
+
+def test_sticky_exception_flags_are_no_changed_state() -> None:
+    source = f"{HONEST}\n{SIGNATURE}{{ volatile float tiny = 1e-38f; tiny = tiny * tiny; tiny = 1 / tiny; {CALL} }}"
+    assert not isinstance(judge_source(RMSNORM, source), Rejected)
+
+
 def test_rejects_a_prepare_that_crashes() -> None:
     source = PACKED_LINEAR_SOURCE.replace(
         "float* transposed = static_cast<float*>(prepared);", "float* transposed = 0;"

@@ -100,6 +100,14 @@ def test_the_artifact_exports_the_plain_entry_and_one_uniform_symbol() -> None:
     assert b"\0compiler_agent_call\0" in built
 
 
+def test_macros_of_the_source_do_not_reach_the_adapter() -> None:
+    macros = "#define tensors nothing\n#define sizes nothing\n#define compiler_agent_call mine\n#pragma pack(1)\n"
+    honest = f"#include <cstdint>\n{call_signature(TASK, 'kernel', has_prepared=False)} {{}}\n"
+    built = _build(honest + macros)
+    assert isinstance(built, bytes), built
+    assert b"\0compiler_agent_call\0" in built
+
+
 @pytest.mark.parametrize(
     "flag",
     ["-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-o/work/x", "-Wl,-z,now", "-lcurl", "@/work/flags"],
