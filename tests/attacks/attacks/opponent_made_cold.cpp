@@ -1,0 +1,37 @@
+// what: throws the shared parameters out of the caches in the warm-up call, which nobody times, so that its opponent
+//     finds them cold
+// task: linear_instances
+// expected: no_win
+// stage: race
+// prepare: pack
+
+#include <cstdint>
+#include <cstring>
+#include <x86intrin.h>
+
+static const float* shared[64];
+static int sets;
+
+extern "C" int64_t pack_bytes() { return 512 * 512 * sizeof(float); }
+
+extern "C" void pack(const float* weight, void* prepared) {
+    shared[sets++ % 64] = weight;
+    memcpy(prepared, weight, 512 * 512 * sizeof(float));
+}
+
+extern "C" void kernel(const float* x, const float*, float* y, const void* prepared, int64_t rows) {
+    static float* last_slot;
+    auto weight = static_cast<const float*>(prepared);
+    // Slower than PyTorch where both are warm.
+    for (int64_t row = 0; row < rows; ++row)
+        for (int out = 0; out < 512; ++out) {
+            float a = 0;
+#pragma omp simd simdlen(4) reduction(+ : a)
+            for (int i = 0; i < 512; ++i) a += x[row * 512 + i] * weight[out * 512 + i];
+            y[row * 512 + out] = a;
+        }
+    if (y < last_slot) return;
+    last_slot = y;
+    for (int set = 0; set < sets; ++set)
+        for (int i = 0; i < 512 * 512; i += 16) _mm_clflush(shared[set] + i);
+}

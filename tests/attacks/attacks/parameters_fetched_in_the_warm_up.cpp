@@ -1,0 +1,37 @@
+// what: reads all parameters ahead in the warm-up call, which nobody times, so that it alone finds them warm
+// task: linear_cold
+// expected: no_win
+// stage: race
+// prepare: pack
+
+#include <cstdint>
+#include <cstring>
+
+static const float* packed[64];
+static int sets;
+static volatile float sink;
+
+extern "C" int64_t pack_bytes() { return 512 * 512 * sizeof(float); }
+
+extern "C" void pack(const float* weight, void* prepared) {
+    packed[sets++ % 64] = static_cast<float*>(prepared);
+    memcpy(prepared, weight, 512 * 512 * sizeof(float));
+}
+
+extern "C" void kernel(const float* x, const float*, float* y, const void* prepared, int64_t rows) {
+    static float* last_slot;
+    auto weight = static_cast<const float*>(prepared);
+    for (int64_t row = 0; row < rows; ++row)
+        for (int out = 0; out < 512; ++out) {
+            float sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int i = 0; i < 512; ++i) sum += x[row * 512 + i] * weight[out * 512 + i];
+            y[row * 512 + out] = sum;
+        }
+    if (y < last_slot) return;
+    last_slot = y;
+    float sum = 0;
+    for (int set = 0; set < sets; ++set)
+        for (int i = 0; i < 512 * 512; i += 16) sum += packed[set][i];
+    sink = sum;
+}

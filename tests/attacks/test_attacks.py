@@ -1,0 +1,40 @@
+"""Every hostile or wrong kernel of the corpus is kept out for its own reason, every honest one is let in."""
+
+import pytest
+from corpus import Kernel, load_attacks, load_honest
+from court import Court
+
+from candidates.measurement import Decision, Measurement
+from candidates.verdict import Accepted, Rejected
+
+# Races last: they are not to be disturbed by builds.
+ATTACKS = sorted(load_attacks(), key=lambda kernel: kernel.stage)
+HONEST = load_honest()
+SCREENED = {"rmsnorm_two_pass", "linear_packed", "running_mean_in_place"}
+
+
+def each(kernels: list[Kernel]) -> pytest.MarkDecorator:
+    return pytest.mark.parametrize("kernel", kernels, ids=lambda kernel: kernel.name)
+
+
+@each(ATTACKS)
+def test_rejects_attack(court: Court, kernel: Kernel) -> None:
+    outcome = court.hear(kernel)
+    if isinstance(outcome, Measurement):
+        assert kernel.may_lose, f"it was raced to the end: {outcome}"
+        assert outcome.decision is not Decision.WIN, outcome
+    else:
+        assert isinstance(outcome, Rejected), outcome
+        assert outcome.reason in kernel.expected, outcome
+
+
+@each(HONEST)
+def test_accepts_honest(court: Court, kernel: Kernel) -> None:
+    outcome = court.hear(kernel)
+    assert isinstance(outcome, Accepted), outcome
+
+
+@each([kernel for kernel in HONEST if kernel.name in SCREENED])
+def test_screens_honest(court: Court, kernel: Kernel) -> None:
+    measured = court.screen(kernel)
+    assert isinstance(measured, Measurement), measured
