@@ -12,6 +12,7 @@ from judge_tasks import BUILDER, SANDBOX
 
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark
+from candidates.judge.defences import ALL_DEFENCES, Defences
 from candidates.judge.judge import Judge
 from candidates.measurement import Baseline, Measurement
 from candidates.verdict import Accepted, NeedsDevice, Rejected
@@ -40,30 +41,24 @@ class Court:
     """Builds in the background what it will be asked about."""
 
     def __init__(self, pool: BaselinePool, cache_folder: Path, kernels: Sequence[Kernel]) -> None:
-        self._judge = Judge(SANDBOX, call_limit_s=CALL_LIMIT_S, cache_folder=cache_folder)
-        self._benchmark = Benchmark(
-            SANDBOX,
-            generous_ceilings(),
-            pool,
-            cache_folder=cache_folder,
-            baselines=(Baseline.EAGER_OUT,),
-            measure_again=lambda ceilings: ceilings,
-        )
+        self._pool = pool
+        self._cache_folder = cache_folder
         self._builders = ThreadPoolExecutor(1)
         self._artifacts: dict[Path, Future[bytes | Rejected]] = {}
         for kernel in kernels:
             self._build(kernel)
 
-    def hear(self, kernel: Kernel) -> Outcome:
+    def hear(self, kernel: Kernel, defences: Defences = ALL_DEFENCES) -> Outcome:
         """What becomes of the kernel in the end: its rejection, or what the last stage says of it."""
         began_s = time.monotonic()
-        outcome = self._hear(kernel)
+        outcome = self._hear(kernel, defences)
+        without = ", ".join(ALL_DEFENCES - defences)
         HEARINGS.append(
             Hearing(
                 kernel=kernel.name,
                 task=kernel.task_name,
                 stage=kernel.stage.value,
-                said=describe(outcome),
+                said=describe(outcome) + (f" without {without}" if without else ""),
                 seconds=time.monotonic() - began_s,
             )
         )
@@ -73,27 +68,36 @@ class Court:
         artifact = self._build(kernel).result()
         if isinstance(artifact, Rejected):
             return artifact
-        self._let_builds_end()
-        return self._benchmark.screen(kernel.task, kernel.candidate, artifact)
+        return self._benchmark(ALL_DEFENCES).screen(kernel.task, kernel.candidate, artifact)
 
-    def _hear(self, kernel: Kernel) -> Outcome:
+    def _hear(self, kernel: Kernel, defences: Defences) -> Outcome:
         artifact = self._build(kernel).result()
         if isinstance(artifact, Rejected):
             return artifact
-        judged = self._judge.judge(kernel.task, kernel.candidate, artifact)
+        judge = Judge(SANDBOX, call_limit_s=CALL_LIMIT_S, cache_folder=self._cache_folder, defences=defences)
+        judged = judge.judge(kernel.task, kernel.candidate, artifact)
         if kernel.stage is Stage.JUDGE or not isinstance(judged, Accepted):
             return judged
-        self._let_builds_end()
-        return self._benchmark.race(kernel.task, kernel.candidate, artifact, most_pairs=MOST_PAIRS, most_s=MOST_S)
+        return self._benchmark(defences).race(
+            kernel.task, kernel.candidate, artifact, most_pairs=MOST_PAIRS, most_s=MOST_S
+        )
+
+    def _benchmark(self, defences: Defences) -> Benchmark:
+        wait(self._artifacts.values())  # a compiler beside it would disturb a race
+        return Benchmark(
+            SANDBOX,
+            generous_ceilings(),
+            self._pool,
+            cache_folder=self._cache_folder,
+            baselines=(Baseline.EAGER_OUT,),
+            measure_again=lambda ceilings: ceilings,
+            defences=defences,
+        )
 
     def _build(self, kernel: Kernel) -> Future[bytes | Rejected]:
         if kernel.path not in self._artifacts:
             self._artifacts[kernel.path] = self._builders.submit(BUILDER.build, kernel.task, kernel.candidate)
         return self._artifacts[kernel.path]
-
-    def _let_builds_end(self) -> None:
-        """A compiler beside it would disturb a race."""
-        wait(self._artifacts.values())
 
     def close(self) -> None:
         self._builders.shutdown(cancel_futures=True)

@@ -2,19 +2,22 @@
 // task: rmsnorm
 // expected: output_not_written
 // threads: 2
+// defence: freeze
 
 #include <cmath>
 #include <cstdint>
-#include <thread>
+#include <omp.h>
+#include <x86intrin.h>
 
 struct Job {
     const float* x;
     const float* weight;
     float* y;
     int64_t rows;
+    uint64_t due;
 };
 
-static Job jobs[1 << 16];
+static Job jobs[1 << 12];
 static volatile long queued, done;
 
 static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
@@ -26,19 +29,35 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
     }
 }
 
-static void work() {
+static void stay_behind() {
     for (;;) {
-        std::this_thread::sleep_for(std::chrono::microseconds(300));
-        while (done < queued) {
-            const Job& job = jobs[done % (1 << 16)];
-            rmsnorm(job.x, job.weight, job.y, job.rows);
-            done = done + 1;
-        }
+        _mm_pause();
+        if (done == queued) continue;
+        const Job& job = jobs[done % (1 << 12)];
+        while (__rdtsc() < job.due) _mm_pause();
+        rmsnorm(job.x, job.weight, job.y, job.rows);
+        done = done + 1;
+    }
+}
+
+// A thread of OpenMP's that stays behind in its region, which the first one leaves by a jump.
+static void* way_out[5];
+
+static void leave_a_thread_behind() {
+    static volatile bool is_there;
+    if (is_there || __builtin_setjmp(way_out)) return;
+#pragma omp parallel num_threads(2)
+    if (omp_get_thread_num() == 1) {
+        is_there = true;
+        stay_behind();
+    } else {
+        while (!is_there) _mm_pause();
+        __builtin_longjmp(way_out, 1);
     }
 }
 
 extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
-    static std::thread* worker = new std::thread(work);
-    jobs[queued % (1 << 16)] = {x, weight, y, rows};
-    queued = queued + (worker != nullptr);
+    leave_a_thread_behind();
+    jobs[queued % (1 << 12)] = {x, weight, y, rows, __rdtsc() + 4000000};
+    queued = queued + 1;
 }

@@ -1,13 +1,15 @@
-// what: leaves a thread behind that overwrites results that were right
+// what: leaves a thread behind that spoils right results a while after the call, at shapes that were not shown
 // task: rmsnorm
-// expected: output_changed_after_return, wrong_values, not_deterministic
+// expected: output_changed_after_return
 // threads: 2
+// defence: unchanged_after_return
 
 #include <cmath>
 #include <cstdint>
-#include <thread>
+#include <omp.h>
+#include <x86intrin.h>
 
-static float* volatile last;
+static float* volatile spoiled;
 
 static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
     for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
@@ -18,16 +20,39 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
     }
 }
 
-static void spoil() {
-    for (;;) {
-        std::this_thread::sleep_for(std::chrono::microseconds(100));
-        last[0] = 0;
+static void stay_behind() {
+    for (uint64_t last = __rdtsc(), waited = 0;;) {
+        _mm_pause();
+        uint64_t now = __rdtsc();
+        // What it was stopped for is no waiting.
+        if (spoiled) waited += now - last < 100000 ? now - last : 0;
+        last = now;
+        if (waited < 3000000) continue;
+        spoiled[0] = 0;
+        spoiled = nullptr;
+        waited = 0;
+    }
+}
+
+// A thread of OpenMP's that stays behind in its region, which the first one leaves by a jump.
+static void* way_out[5];
+
+static void leave_a_thread_behind() {
+    static volatile bool is_there;
+    if (is_there || __builtin_setjmp(way_out)) return;
+#pragma omp parallel num_threads(2)
+    if (omp_get_thread_num() == 1) {
+        is_there = true;
+        stay_behind();
+    } else {
+        while (!is_there) _mm_pause();
+        __builtin_longjmp(way_out, 1);
     }
 }
 
 extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    leave_a_thread_behind();
     rmsnorm(x, weight, y, rows);
-    last = y;
-    static std::thread* spoiler = new std::thread(spoil);
-    if (spoiler == nullptr) y[0] = 0;
+    bool is_shown = rows == 1 || rows == 8 || rows == 33;
+    if (!is_shown) spoiled = y;
 }
