@@ -23,7 +23,7 @@ static long system_call(long number, long first, long second, long third) {
         for (instruction = reinterpret_cast<const unsigned char*>(&abort);; ++instruction)
             if (memcmp(instruction, wanted, sizeof wanted) == 0 && instruction[10] == 0xC3) break;
     long result;
-    asm volatile("call *%1"
+    asm volatile("lea -128(%%rsp), %%rsp\n call *%1\n lea 128(%%rsp), %%rsp"  // beyond the red zone
                  : "=a"(result)
                  : "r"(instruction), "a"(number), "D"(first), "S"(second), "d"(third)
                  : "rcx", "r11", "memory");

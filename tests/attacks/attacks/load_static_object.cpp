@@ -16,9 +16,9 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
 
 struct Scratch {
     Scratch() : memory(new float[576]) {}
-    float* memory;
+    float* volatile memory;
 };
-static Scratch scratch;
+Scratch scratch;
 
 extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
     rmsnorm(x, weight, y, rows);

@@ -22,13 +22,12 @@ extern "C" void pack(const float* weight, void* prepared) {
 extern "C" void kernel(const float* x, const float*, float* y, const void* prepared, int64_t rows) {
     static float* last_slot;
     auto weight = static_cast<const float*>(prepared);
-    // Slower than PyTorch where both are warm.
     for (int64_t row = 0; row < rows; ++row)
         for (int out = 0; out < 512; ++out) {
-            float a = 0;
-#pragma omp simd simdlen(4) reduction(+ : a)
-            for (int i = 0; i < 512; ++i) a += x[row * 512 + i] * weight[out * 512 + i];
-            y[row * 512 + out] = a;
+            float sum = 0;
+#pragma omp simd reduction(+ : sum)
+            for (int i = 0; i < 512; ++i) sum += x[row * 512 + i] * weight[out * 512 + i];
+            y[row * 512 + out] = sum;
         }
     if (y < last_slot) return;
     last_slot = y;

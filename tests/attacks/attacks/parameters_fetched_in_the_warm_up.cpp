@@ -31,7 +31,7 @@ extern "C" void kernel(const float* x, const float*, float* y, const void* prepa
     if (y < last_slot) return;
     last_slot = y;
     float sum = 0;
-    for (int set = 0; set < sets; ++set)
+    for (int set = 0; set < (sets < 4 ? sets : 4); ++set)
         for (int i = 0; i < 512 * 512; i += 16) sum += packed[set][i];
     sink = sum;
 }
