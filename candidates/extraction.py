@@ -14,6 +14,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from candidates.call_shapes import CallShapes, common_order, name_call_shapes
 from candidates.error_bound import derive_error_bound
 from candidates.inputs import Distribution, draw_input
+from candidates.judge.admission import find_weaknesses
 from candidates.reference import load_reference
 from candidates.reference_source import CannotWrite, write_reference
 from candidates.site_callable import SiteCallable
@@ -123,7 +124,10 @@ def _extract(
         device_id=device_id,
         threads=threads,
     )
-    return task.model_copy(update={"error_bound": _bound(task)})
+    task = task.model_copy(update={"error_bound": _bound(task)})
+    if weaknesses := find_weaknesses(task):
+        raise _Obstructed(f"its check would be unsound: {weaknesses[0]}")
+    return task
 
 
 def _why_no_call_is_plain(calls: Sequence[SiteCall]) -> str:
