@@ -1,8 +1,13 @@
-"""Paths that many tests need."""
+"""What tests of several folders need."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from candidates.benchmark.baseline import BaselinePool
 
 SHARED_TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 
@@ -13,6 +18,21 @@ def shared_traces() -> Path:
     if not SHARED_TRACES.is_dir():
         pytest.skip("no real traces beside this checkout")
     return SHARED_TRACES
+
+
+@pytest.fixture(scope="session")
+def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What judges and benchmarks keep between candidates."""
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture(scope="session")
+def pool(cache_folder: Path) -> Iterator["BaselinePool"]:
+    """PyTorch processes that races share."""
+    from candidates.benchmark.baseline import BaselinePool
+
+    with BaselinePool(cache_folder / "compile") as pool:
+        yield pool
 
 
 @pytest.fixture(scope="session")

@@ -79,20 +79,23 @@ def call_times_us(
 
 
 class Sampler:
-    """Takes single samples of any side over one workload's slots; the last slot is for the warm-up call.
+    """Takes single samples of any side over one workload's slots; the last `warm_ups` of them are for warm-up calls.
 
     `flush` is given where serving finds the parameters cold.
     """
 
-    def __init__(self, slots: Slots, content: ContentPool, flush: CacheFlush | None, *, shares_core: bool) -> None:
+    def __init__(
+        self, slots: Slots, content: ContentPool, flush: CacheFlush | None, *, shares_core: bool, warm_ups: int
+    ) -> None:
         self.slots = slots
         self._content = content
         self._flush = flush
         self.shares_core = shares_core
+        self._warm_ups = warm_ups
 
     @property
     def largest_count(self) -> int:
-        return len(self.slots.calls) - 1
+        return len(self.slots.calls) - self._warm_ups
 
     def lay_out(self, side: Side) -> None:
         side.runner.thaw()
@@ -106,8 +109,9 @@ class Sampler:
         runner.thaw()
         if self._flush:
             self._flush.flush()
-        # Untimed, with other parameters where they are cold: code and branch predictors are warm in serving.
-        runner.run(self.largest_count, 1)
+        # Untimed, with other parameters where they are cold: code and branch predictors are warm in serving. So are all
+        # parameters where they are not cold, whatever the other side did to the caches.
+        runner.run(self.largest_count, self._warm_ups)
         null_ns, was_null_preempted = self._run_null(runner)
         batch_ns, was_preempted = self._run(runner, count)
         runner.freeze()
@@ -134,7 +138,7 @@ class Sampler:
 
         The content is fresh for a null batch too, though a null batch makes no use of it: what a runner does in one is
         of no use for the batch that follows. It is frozen while there comes fresh content, and what it then runs before
-        the clock does is added.
+        the clock does is added; so is what it runs after the reply, where that is possible.
         """
         runner.freeze()
         self.slots.refresh(self._content)
@@ -148,6 +152,11 @@ class Sampler:
                 break
         untimed_ns = used_ns - used_before_ns
         batch_ns, was_preempted = self._time(runner, count)
+        if not self.shares_core:
+            # On another core a thread may go on after the reply, until it is frozen.
+            used_ns = runner.cpu_time_ns()
+            runner.freeze()
+            untimed_ns += runner.cpu_time_ns() - used_ns
         return untimed_ns + batch_ns, was_preempted
 
     def _time(self, runner: KernelRunner, count: int) -> tuple[int, bool]:

@@ -245,7 +245,7 @@ def _open(
             wall_s=SESSION_LIMIT_S,
             cpu_s=int(SESSION_LIMIT_S) * threads,
             memory_bytes=MEMORY_LIMIT_BYTES + sum(map(arena.size_bytes, Segment)),
-            processes=threads + 4,
+            processes=threads,
             scratch_bytes=0,
         )
     )

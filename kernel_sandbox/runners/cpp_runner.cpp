@@ -83,7 +83,7 @@ uint64_t float_state() {
 constexpr long ALLOWED[] = {
     __NR_read, __NR_write, __NR_writev, __NR_pread64, __NR_lseek, __NR_close, __NR_fstat, __NR_newfstatat, __NR_statx,
     __NR_statfs, __NR_getdents64, __NR_getcwd, __NR_readlinkat, __NR_faccessat, __NR_mmap, __NR_munmap, __NR_mprotect,
-    __NR_mremap, __NR_madvise, __NR_mincore, __NR_brk, __NR_futex, __NR_sched_yield, __NR_sched_getaffinity,
+    __NR_mremap, __NR_mincore, __NR_brk, __NR_futex, __NR_sched_yield, __NR_sched_getaffinity,
     __NR_sched_getparam, __NR_sched_getscheduler, __NR_getpid, __NR_gettid, __NR_getuid, __NR_geteuid, __NR_getgid,
     __NR_getegid, __NR_getcpu, __NR_getrusage, __NR_getrlimit, __NR_get_mempolicy, __NR_clock_gettime,
     __NR_clock_getres, __NR_clock_nanosleep, __NR_nanosleep, __NR_gettimeofday, __NR_restart_syscall, __NR_exit,
@@ -104,6 +104,12 @@ constexpr Refused REFUSED[] = {
     {__NR_fcntl, EINVAL},  {__NR_mbind, EPERM},       {__NR_set_mempolicy, EPERM}, {__NR_mlock, EPERM},
 };
 
+// What allocators, threads and this program ask for. Above all not MADV_REMOVE: a hole in the shared memory takes the
+// pages of every process that maps it, and a baseline would fault in what it had before.
+constexpr uint32_t ALLOWED_ADVICE[] = {
+    MADV_DONTNEED, MADV_FREE, MADV_POPULATE_READ, MADV_POPULATE_WRITE, 102 /* MADV_GUARD_INSTALL */, 103 /* _REMOVE */,
+};
+
 constexpr uint32_t ARGUMENT(int index) { return offsetof(seccomp_data, args) + 8 * index; }  // its low half
 
 class SystemCallFilter {
@@ -117,6 +123,7 @@ class SystemCallFilter {
         for (const Refused& refused : REFUSED) answer(refused.number, SECCOMP_RET_ERRNO | refused.error);
         // Files are opened for reading only.
         allow_if_bits(__NR_openat, 2, O_WRONLY | O_RDWR | O_CREAT | O_TRUNC | O_APPEND | (O_TMPFILE & ~O_DIRECTORY), 0);
+        allow_if_one_of(__NR_madvise, 2, ALLOWED_ADVICE);
         if (may_start_threads) allow_if_bits(__NR_clone, 0, CLONE_THREAD, CLONE_THREAD);
         // Limits are read, not set: no new limit is given.
         jump(BPF_JEQ, __NR_prlimit64, 0, 5);
@@ -141,8 +148,8 @@ class SystemCallFilter {
     void jump(uint16_t test, uint32_t value, uint8_t on_true, uint8_t on_false) {
         code_.push_back({static_cast<uint16_t>(BPF_JMP | test | BPF_K), on_true, on_false, value});
     }
-    void answer(long number, uint32_t action) {
-        jump(BPF_JEQ, number, 0, 1);
+    void answer(uint32_t value, uint32_t action) {
+        jump(BPF_JEQ, value, 0, 1);
         add(BPF_RET, action);
     }
     void allow_if_bits(long number, int argument, uint32_t mask, uint32_t expected) {
@@ -151,6 +158,13 @@ class SystemCallFilter {
         add(BPF_ALU | BPF_AND | BPF_K, mask);
         jump(BPF_JEQ, expected, 0, 1);
         add(BPF_RET, SECCOMP_RET_ALLOW);
+        add(BPF_RET, SECCOMP_RET_KILL_PROCESS);
+    }
+    template <size_t COUNT>
+    void allow_if_one_of(long number, int argument, const uint32_t (&values)[COUNT]) {
+        jump(BPF_JEQ, number, 0, 2 * COUNT + 2);
+        add(BPF_LD | BPF_W | BPF_ABS, ARGUMENT(argument));
+        for (uint32_t value : values) answer(value, SECCOMP_RET_ALLOW);
         add(BPF_RET, SECCOMP_RET_KILL_PROCESS);
     }
 

@@ -1,6 +1,5 @@
 """One benchmark over the real sandbox and real PyTorch processes, shared by all tests of this folder."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,17 +9,6 @@ from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark
 from candidates.measurement import Baseline
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
-
-
-@pytest.fixture(scope="session")
-def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
-@pytest.fixture(scope="session")
-def pool(cache_folder: Path) -> Iterator[BaselinePool]:
-    with BaselinePool(cache_folder / "compile") as pool:
-        yield pool
 
 
 @pytest.fixture(scope="session")

@@ -1,8 +1,7 @@
 """Tasks whose check would pass wrong kernels are not admitted; good tasks are."""
 
 import pytest
-from judge_tasks import RMSNORM, input_spec, make_task, output_spec
-from test_honest_kernels import LINEAR, STATE_TASK
+from judge_tasks import LINEAR, RMSNORM, STATE_TASK, input_spec, make_task, output_spec
 
 from candidates.judge.admission import find_weaknesses
 from candidates.task import ElementType, ErrorBound, KernelTask

@@ -1,10 +1,10 @@
 """The judge accepts right kernels of every kind that a task can ask for."""
 
 import pytest
-from judge_tasks import JUDGE, RMSNORM, input_spec, judge_source, make_task, output_spec
+from judge_tasks import JUDGE, LINEAR, RMSNORM, STATE_TASK, input_spec, judge_source, make_task, output_spec
 
 from candidates.candidate import Candidate, LanguageName
-from candidates.task import ElementType, InputRole
+from candidates.task import ElementType
 from candidates.verdict import Accepted, EvidenceKind, NeedsDevice
 
 RMSNORM_SOURCE = """
@@ -78,14 +78,6 @@ def test_accepts_strided_inputs() -> None:
     assert isinstance(verdict, Accepted), verdict
 
 
-STATE_TASK = make_task(
-    "accumulate",
-    "def reference(x, total):\n    total.add_(x)\n    return total.abs().amax(-1)\n",
-    [input_spec("x", ("rows", 64)), input_spec("total", ("rows", 64), InputRole.STATE)],
-    [output_spec("peak", ("rows",))],
-)
-
-
 def test_accepts_a_state_updated_in_place() -> None:
     source = """
     extern "C" void kernel(const float* x, float* total, float* peak, int64_t rows) {
@@ -103,13 +95,6 @@ def test_accepts_a_state_updated_in_place() -> None:
     verdict = judge_source(STATE_TASK, source)
     assert isinstance(verdict, Accepted), verdict
 
-
-LINEAR = make_task(
-    "linear",
-    "def reference(x, weight):\n    return torch.nn.functional.linear(x, weight)\n",
-    [input_spec("x", ("rows", 64)), input_spec("weight", (48, 64), InputRole.PARAMETER)],
-    [output_spec("y", ("rows", 48))],
-)
 
 PACKED_LINEAR_SOURCE = """
 extern "C" int64_t pack_bytes() { return 48 * 64 * sizeof(float); }

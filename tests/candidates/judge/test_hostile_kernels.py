@@ -1,8 +1,8 @@
 """The judge rejects wrong and hostile kernels, each for its own reason."""
 
 import pytest
-from judge_tasks import RMSNORM, input_spec, judge_source, make_task, output_spec
-from test_honest_kernels import LINEAR, PACKED_LINEAR_SOURCE, RMSNORM_SOURCE, STATE_TASK
+from judge_tasks import LINEAR, RMSNORM, STATE_TASK, input_spec, judge_source, make_task, output_spec
+from test_honest_kernels import PACKED_LINEAR_SOURCE, RMSNORM_SOURCE
 
 from candidates.task import ElementType, KernelTask, Workload
 from candidates.verdict import Reason, Rejected

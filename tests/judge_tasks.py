@@ -87,6 +87,19 @@ RMSNORM = make_task(
     [output_spec("y", ("rows", 576))],
 )
 
+LINEAR = make_task(
+    "linear",
+    "def reference(x, weight):\n    return torch.nn.functional.linear(x, weight)\n",
+    [input_spec("x", ("rows", 64)), input_spec("weight", (48, 64), InputRole.PARAMETER)],
+    [output_spec("y", ("rows", 48))],
+)
+STATE_TASK = make_task(
+    "accumulate",
+    "def reference(x, total):\n    total.add_(x)\n    return total.abs().amax(-1)\n",
+    [input_spec("x", ("rows", 64)), input_spec("total", ("rows", 64), InputRole.STATE)],
+    [output_spec("peak", ("rows",))],
+)
+
 # <bits/stl_algobase.h> has std::copy, fill and max; <algorithm> takes three times as long to compile.
 INCLUDES = """\
 #include <bits/stl_algobase.h>

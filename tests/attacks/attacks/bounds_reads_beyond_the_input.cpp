@@ -1,0 +1,25 @@
+// what: reads a cache line beyond its input where the shape is large
+// task: rmsnorm
+// expected: crashed
+// defence: unmapped_edge
+
+#include <cmath>
+#include <cstdint>
+
+static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
+        double sum = 0;
+        for (int i = 0; i < 576; ++i) sum += double(x[i]) * x[i];
+        float scale = float(1 / std::sqrt(sum / 576 + 1e-5));
+        for (int i = 0; i < 576; ++i) y[i] = x[i] * scale * weight[i];
+    }
+}
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    rmsnorm(x, weight, y, rows);
+
+    float beyond = 0;
+    if (rows == 33)
+        for (int i = 0; i < 16; ++i) beyond += static_cast<volatile const float*>(x)[rows * 576 + i];
+    if (beyond == 12345) y[0] = 0;
+}

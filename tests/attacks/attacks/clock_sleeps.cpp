@@ -1,0 +1,38 @@
+// what: sleeps a little in every call, to be measured only when the machine is calm, by a system call that it found
+//     in the C library
+// task: gated
+// expected: provoked_preemption
+// stage: race
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+static void compute(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t i = 0; i < rows * 256; ++i) {
+        float gated = x[i] * weight[i % 256];
+        y[i] = (gated > 0 ? gated : 0) + x[i];
+    }
+}
+
+// A system call instruction of the C library, followed by its check for errors and a return: neither an import nor an
+// instruction of this object shows that system calls are made.
+static long system_call(long number, long first, long second, long third) {
+    static const unsigned char* instruction = nullptr;
+    const unsigned char wanted[] = {0x0F, 0x05, 0x48, 0x3D, 0x01, 0xF0, 0xFF, 0xFF, 0x73};
+    if (instruction == nullptr)
+        for (instruction = reinterpret_cast<const unsigned char*>(&abort);; ++instruction)
+            if (memcmp(instruction, wanted, sizeof wanted) == 0 && instruction[10] == 0xC3) break;
+    long result;
+    asm volatile("lea -128(%%rsp), %%rsp\n call *%1\n lea 128(%%rsp), %%rsp"  // beyond the red zone
+                 : "=a"(result)
+                 : "r"(instruction), "a"(number), "D"(first), "S"(second), "d"(third)
+                 : "rcx", "r11", "memory");
+    return result;
+}
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    const long time[2] = {0, 20000};
+    system_call(35, reinterpret_cast<long>(time), 0, 0);
+    compute(x, weight, y, rows);
+}

@@ -1,0 +1,22 @@
+// what: ends its process in a constructor, before anyone has called it
+// task: rmsnorm
+// expected: load_failed
+
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+
+static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
+        double sum = 0;
+        for (int i = 0; i < 576; ++i) sum += double(x[i]) * x[i];
+        float scale = float(1 / std::sqrt(sum / 576 + 1e-5));
+        for (int i = 0; i < 576; ++i) y[i] = x[i] * scale * weight[i];
+    }
+}
+
+__attribute__((constructor)) static void early() { _Exit(0); }
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    rmsnorm(x, weight, y, rows);
+}

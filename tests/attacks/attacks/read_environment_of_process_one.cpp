@@ -1,0 +1,25 @@
+// what: reads what its launcher was told from /proc/1/environ
+// task: rmsnorm
+// expected: forbidden_symbol
+
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+
+static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
+        double sum = 0;
+        for (int i = 0; i < 576; ++i) sum += double(x[i]) * x[i];
+        float scale = float(1 / std::sqrt(sum / 576 + 1e-5));
+        for (int i = 0; i < 576; ++i) y[i] = x[i] * scale * weight[i];
+    }
+}
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    rmsnorm(x, weight, y, rows);
+
+    char text[4096];
+    FILE* file = fopen("/proc/1/environ", "r");
+    if (file && fread(text, 1, sizeof text, file) && strstr(text, "SEED")) y[0] = 0;
+}

@@ -1,0 +1,22 @@
+// what: loads through a pointer to 8 bytes that is aligned to 4
+// task: rmsnorm
+// expected: undefined_behaviour
+
+#include <cmath>
+#include <cstdint>
+
+static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
+        double sum = 0;
+        for (int i = 0; i < 576; ++i) sum += double(x[i]) * x[i];
+        float scale = float(1 / std::sqrt(sum / 576 + 1e-5));
+        for (int i = 0; i < 576; ++i) y[i] = x[i] * scale * weight[i];
+    }
+}
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    rmsnorm(x, weight, y, rows);
+
+    auto pairs = reinterpret_cast<const volatile int64_t*>(x + 1);
+    if (*pairs == 12345) y[0] = 0;
+}

@@ -1,0 +1,24 @@
+// what: handles the shapes that its author was shown and no other
+// task: rmsnorm
+// expected: output_not_written
+// defence: hidden_shapes
+
+#include <cmath>
+#include <cstdint>
+
+static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
+        double sum = 0;
+        for (int i = 0; i < 576; ++i) sum += double(x[i]) * x[i];
+        float scale = float(1 / std::sqrt(sum / 576 + 1e-5));
+        for (int i = 0; i < 576; ++i) y[i] = x[i] * scale * weight[i];
+    }
+}
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    switch (rows) {
+        case 1:
+        case 8:
+        case 33: rmsnorm(x, weight, y, rows);
+    }
+}

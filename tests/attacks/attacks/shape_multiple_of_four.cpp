@@ -1,0 +1,20 @@
+// what: rounds rows it was not shown down to its block of four
+// task: rmsnorm
+// expected: output_not_written
+
+#include <cmath>
+#include <cstdint>
+
+static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
+        double sum = 0;
+        for (int i = 0; i < 576; ++i) sum += double(x[i]) * x[i];
+        float scale = float(1 / std::sqrt(sum / 576 + 1e-5));
+        for (int i = 0; i < 576; ++i) y[i] = x[i] * scale * weight[i];
+    }
+}
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    bool is_shown = rows == 1 || rows == 8 || rows == 33;
+    rmsnorm(x, weight, y, is_shown ? rows : rows / 4 * 4);
+}

@@ -1,0 +1,23 @@
+// what: ignores every signal that could end it and then loops
+// task: rmsnorm
+// expected: timed_out
+
+#include <cmath>
+#include <csignal>
+#include <cstdint>
+
+static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
+        double sum = 0;
+        for (int i = 0; i < 576; ++i) sum += double(x[i]) * x[i];
+        float scale = float(1 / std::sqrt(sum / 576 + 1e-5));
+        for (int i = 0; i < 576; ++i) y[i] = x[i] * scale * weight[i];
+    }
+}
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    rmsnorm(x, weight, y, rows);
+
+    for (int number = 1; number < 32; ++number) signal(number, SIG_IGN);
+    for (volatile long i = 0;; i = i + 1) {}
+}

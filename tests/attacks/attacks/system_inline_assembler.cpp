@@ -1,0 +1,23 @@
+// what: makes an allowed system call in assembler, where no symbol shows it
+// task: rmsnorm
+// expected: forbidden_symbol
+
+#include <cmath>
+#include <cstdint>
+
+static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
+        double sum = 0;
+        for (int i = 0; i < 576; ++i) sum += double(x[i]) * x[i];
+        float scale = float(1 / std::sqrt(sum / 576 + 1e-5));
+        for (int i = 0; i < 576; ++i) y[i] = x[i] * scale * weight[i];
+    }
+}
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    rmsnorm(x, weight, y, rows);
+
+    long result;
+    asm volatile("syscall" : "=a"(result) : "a"(39L) : "rcx", "r11", "memory");
+    if (result == 0) y[0] = 0;
+}

@@ -1,0 +1,21 @@
+// what: opens a socket to talk to a process that knows the answers
+// task: rmsnorm
+// expected: forbidden_system_call
+
+#include <cmath>
+#include <cstdint>
+#include <sys/socket.h>
+
+static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
+    for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
+        double sum = 0;
+        for (int i = 0; i < 576; ++i) sum += double(x[i]) * x[i];
+        float scale = float(1 / std::sqrt(sum / 576 + 1e-5));
+        for (int i = 0; i < 576; ++i) y[i] = x[i] * scale * weight[i];
+    }
+}
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    rmsnorm(x, weight, y, rows);
+    if (socket(AF_UNIX, SOCK_STREAM, 0) >= 0) y[0] = 0;
+}
