@@ -226,7 +226,7 @@ def _verify(
         if versions != [argument._version for argument in arguments]:
             raise Obstructed("it changes its inputs or buffers")
         for spec, ours, theirs, of_output in zip(outputs, got, expected, seen, strict=True):
-            if not torch.allclose(ours, theirs, rtol=_VERIFY_TOLERANCE, atol=_VERIFY_TOLERANCE, equal_nan=True):
+            if not _agree(ours, theirs):
                 raise Obstructed(f"its exported graph gives another {spec.name} at {workload.name}")
             of_output.append((observe_tensor(spec.name, theirs), workload.calls_per_hour))
         agreed.append(workload)
@@ -237,6 +237,12 @@ def _verify(
             raise Obstructed(f"its {spec.name} is not dense in memory")
         ordered.append(spec.model_copy(update={"dim_order": order}))
     return tuple(agreed), tuple(ordered)
+
+
+def _agree(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
+        return False
+    return torch.allclose(ours, theirs, rtol=_VERIFY_TOLERANCE, atol=_VERIFY_TOLERANCE, equal_nan=True)
 
 
 def _tuple(value: torch.Tensor | Sequence[torch.Tensor]) -> tuple[torch.Tensor, ...]:

@@ -95,6 +95,11 @@ class _Writer:
             return f"{arguments[0]}.shape[{arguments[1]}]"
         if target is torch.ops.aten.slice.Tensor:
             return self._slice(node)
+        if target is torch.ops.aten.index.Tensor:
+            # Not `x.index(…)`, which is another function.
+            places: Any = node.args[1]
+            indices = (":" if place is None else self.expression(place) for place in places)
+            return f"{arguments[0]}[{', '.join(indices)}]"
         name = target._schema.name.removeprefix("aten::")
         keywords = [f"{key}={self.expression(value)}" for key, value in node.kwargs.items()]
         if name in _INFIX and len(arguments) == 2 and not keywords:

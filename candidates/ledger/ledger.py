@@ -333,7 +333,7 @@ class Ledger:
         return found[0]
 
 
-def _of_task(kind: type[F], task_id: str) -> Select[tuple[F]]:
+def _of_task(kind: type[F], task_id: str) -> Select[F]:
     return select(kind).where(kind.task_id == task_id).order_by(kind.sequence)
 
 

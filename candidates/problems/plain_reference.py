@@ -9,7 +9,7 @@ import torch
 
 _SHAPES = (ast.Assign, ast.Return, ast.arguments, ast.arg, ast.Tuple, ast.List, ast.Constant, ast.BinOp, ast.UnaryOp,
            ast.Subscript, ast.Slice, ast.keyword, ast.operator, ast.unaryop, ast.expr_context)  # fmt: skip
-_FILES = {"from_file"}
+_FILES = {"from_file", "save"}
 """Aten ops that reach outside."""
 
 
@@ -35,11 +35,13 @@ def _require_plain(node: ast.AST) -> None:
         case ast.Call(func=function):
             if not _is_op(function):
                 raise ValueError(f"line {node.lineno} of its reference calls {ast.unparse(function)}, no aten op")
-            children = [*([function.value] if _is_method(function) else []), *node.args, *node.keywords]
+            on = [function.value] if isinstance(function, ast.Attribute) and not _is_of_torch(function) else []
+            children = [*on, *node.args, *node.keywords]
         case ast.Attribute(value=value, attr=name):
-            if not (name == "shape" or (_path(node) and isinstance(getattr(torch, name, None), torch.dtype))):
+            is_type = _path(node) == ["torch", name] and isinstance(getattr(torch, name, None), torch.dtype)
+            if not is_type and name != "shape":
                 raise ValueError(f"line {node.lineno} of its reference reads {ast.unparse(node)}")
-            children = [] if _path(node) else [value]
+            children = [] if is_type else [value]
         case ast.Name(id=name):
             if name.startswith("__") or name == "torch":
                 raise ValueError(f"line {node.lineno} of its reference names {name}")
@@ -59,13 +61,11 @@ def _is_op(function: ast.expr) -> bool:
             return True
         case ["torch", name] | ["torch", "nn", "functional", name] | ["torch", "ops", "aten", name, _]:
             return _is_aten(name)
-        case ["torch", *_]:
-            return False
-    return _is_method(function) and isinstance(function, ast.Attribute) and _is_aten(function.attr)
+    return isinstance(function, ast.Attribute) and not _is_of_torch(function) and _is_aten(function.attr)
 
 
-def _is_method(function: ast.expr) -> bool:
-    return isinstance(function, ast.Attribute) and _path(function)[:1] != ["torch"]
+def _is_of_torch(node: ast.expr) -> bool:
+    return _path(node)[:1] == ["torch"]
 
 
 def _is_aten(name: str) -> bool:
