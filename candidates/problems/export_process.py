@@ -37,7 +37,7 @@ Answer = ExportedOp | Obstruction
 
 
 class BoundCall(nn.Module):
-    """`target` as a module of tensors alone: the other arguments are fixed."""
+    """`target` as a module of tensors alone, with results in row-major order: the other arguments are fixed."""
 
     def __init__(self, target: Callable[..., Any], arguments: Sequence[Argument], outputs: Sequence[str] = ()) -> None:
         super().__init__()
@@ -48,7 +48,19 @@ class BoundCall(nn.Module):
     def forward(self, *tensors: torch.Tensor) -> Any:
         given = iter(tensors)
         result = self.target(*(a.value if isinstance(a, FixedScalar) else next(given) for a in self._arguments))
-        return tuple(result[name] for name in self._outputs) if isinstance(result, dict) else result
+        match result:
+            case torch.Tensor():
+                return _row_major(result)
+            case dict():
+                return tuple(_row_major(result[name]) for name in self._outputs)
+            case list() | tuple():
+                return tuple(map(_row_major, result))
+        raise Obstructed(f"it returns a {type(result).__name__}, which is no tensor")
+
+
+def _row_major(result: Any) -> Any:
+    """A copy costs eager PyTorch something, so only where one is needed."""
+    return result.contiguous() if isinstance(result, torch.Tensor) and not result.is_contiguous() else result
 
 
 def main() -> None:

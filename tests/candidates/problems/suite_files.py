@@ -1,8 +1,19 @@
 """Small problems of our own in the layouts of public suites, and kernels for them."""
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from candidates.problems.problem import DefinitionDocuments
+from candidates.task import KernelTask
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    task: KernelTask
+    documents: DefinitionDocuments
+
 
 GATED_MLP = """\
 import torch

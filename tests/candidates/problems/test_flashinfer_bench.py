@@ -1,4 +1,4 @@
-"""FlashInfer-Bench definitions become tasks; what they hold that a task cannot is an obstacle, bad files are a fault."""
+"""FlashInfer-Bench definitions become tasks; what a task cannot hold is an obstacle, a bad file the user's fault."""
 
 import copy
 import json
