@@ -61,6 +61,19 @@ def test_buffers_are_parameters_and_training_is_off(tmp_path: Path) -> None:
     }
 
 
+def test_tensors_made_on_the_way_have_their_type_and_no_place(tmp_path: Path) -> None:
+    """The oracle must make them in float64, wherever it runs."""
+    made = "torch.zeros(x.shape[0], 10, device=x.device) + self.up(x) * scale"
+    task = task_of(tmp_path, GATED_MLP.replace("self.up(x) * scale", made))
+    assert "torch.zeros([6, 10], dtype=torch.float32)" in task.reference
+
+
+def test_results_that_are_views_are_row_major(tmp_path: Path) -> None:
+    task = task_of(tmp_path, GATED_MLP.replace("* scale", "* scale)[:, 2:]").replace("return torch", "return (torch"))
+    assert [(spec.shape, spec.dim_order) for spec in task.outputs] == [((6, 8), (0, 1))]
+    assert "contiguous" in task.reference
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
