@@ -15,7 +15,7 @@ from traces.sites import CapturedSite, SiteCall
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Obstacle:
-    """Why a site has no task."""
+    """Why a site, or a problem of a suite, has no task."""
 
     reason: str
 

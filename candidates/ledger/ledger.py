@@ -105,8 +105,7 @@ class Ledger:
         """Seconds since the run began."""
         with Session(self._engine) as session:
             began = session.scalars(select(RunRow.recorded_at).where(RunRow.run_id == run_id)).one()
-        # SQLite gives the server's UTC time without its zone.
-        return (datetime.now(UTC) - began.replace(tzinfo=began.tzinfo or UTC)).total_seconds()
+        return (datetime.now(UTC) - _in_utc(began)).total_seconds()
 
     def end_run(self, report: RunReport) -> None:
         self._insert(RunEndRow(run_id=report.run_id, record=_json(report)))
@@ -257,18 +256,18 @@ class Ledger:
         latest: dict[str, Evaluation] = {}
         with Session(self._engine) as session:
             for row in session.scalars(_of_task(AttemptRow, task_id)):
-                latest[row.candidate_id] = Evaluation(Attempt.model_validate(row.record), row.recorded_at)
+                latest[row.candidate_id] = Evaluation(Attempt.model_validate(row.record), _in_utc(row.recorded_at))
             for measured in session.scalars(_of_task(MeasurementRow, task_id)):
                 if (known := latest.get(measured.candidate_id)) is not None:
                     measurement = Measurement.model_validate(measured.record)
                     attempt = known.attempt.model_copy(update={"measurement": measurement})
-                    latest[measured.candidate_id] = Evaluation(attempt, measured.recorded_at)
+                    latest[measured.candidate_id] = Evaluation(attempt, _in_utc(measured.recorded_at))
             for by_hand in session.scalars(_of_task(EvaluationRow, task_id)):
                 attempt = Attempt.model_validate(by_hand.record)
                 known = latest.get(by_hand.candidate_id)
                 is_known_better = known is not None and known.attempt.measurement and not attempt.measurement
                 if attempt.verdict.outcome != "accepted" or not is_known_better:
-                    latest[by_hand.candidate_id] = Evaluation(attempt, by_hand.recorded_at)
+                    latest[by_hand.candidate_id] = Evaluation(attempt, _in_utc(by_hand.recorded_at))
         return tuple(latest.values())
 
     def put_search_end(self, run_id: str, end: SearchEnd) -> None:
@@ -335,6 +334,11 @@ class Ledger:
 
 def _of_task(kind: type[F], task_id: str) -> Select[F]:
     return select(kind).where(kind.task_id == task_id).order_by(kind.sequence)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """SQLite gives the server's UTC time without its zone."""
+    return moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
 def _json(record: Record) -> dict[str, Any]:
