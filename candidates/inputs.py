@@ -56,7 +56,7 @@ def draw_input(
     if spec.element_type is ElementType.BOOL:
         values = rng.integers(0, 2, sizes).astype(bool)
     elif spec.element_type in (ElementType.INT32, ElementType.INT64):
-        values = rng.integers(0, 2, sizes)
+        values = rng.integers(0, spec.below or 2, sizes)
     elif spec.role is InputRole.PARAMETER:
         values = _draw_parameter(sizes, rng)
     else:

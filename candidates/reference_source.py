@@ -95,8 +95,13 @@ class _Writer:
             return f"{arguments[0]}.shape[{arguments[1]}]"
         if target is torch.ops.aten.slice.Tensor:
             return self._slice(node)
+        if target is torch.ops.aten.index.Tensor:
+            # Not `x.index(…)`, which is another function.
+            places: Any = node.args[1]
+            indices = (":" if place is None else self.expression(place) for place in places)
+            return f"{arguments[0]}[{', '.join(indices)}]"
         name = target._schema.name.removeprefix("aten::")
-        keywords = [f"{key}={self.expression(value)}" for key, value in node.kwargs.items()]
+        keywords = [f"{key}={self.expression(value)}" for key, value in _keywords(node).items()]
         if name in _INFIX and len(arguments) == 2 and not keywords:
             return f"{arguments[0]} {_INFIX[name]} {arguments[1]}"
         if name == "neg":
@@ -120,6 +125,18 @@ class _Writer:
         place = dim % rank
         index = f"..., {part}" if place == rank - 1 and rank > 1 else ", ".join([":"] * place + [part])
         return f"{self.expression(source)}[{index}]"
+
+
+def _keywords(node: fx.Node) -> dict[str, Any]:
+    """Without the place of a new tensor, which is the CPU here; with its type, which the oracle widens."""
+    keywords = dict(node.kwargs)
+    if keywords.get("device") == torch.device("cpu"):
+        for name, usual in (("device", torch.device("cpu")), ("layout", torch.strided), ("pin_memory", False)):
+            if keywords.get(name) in (usual, None):
+                keywords.pop(name, None)
+        if keywords.get("dtype") is None and _value(node).dtype == torch.float32:
+            keywords["dtype"] = torch.float32
+    return {name: value for name, value in keywords.items() if value is not None}
 
 
 def _without_defaults(node: fx.Node) -> list[Any]:

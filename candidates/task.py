@@ -6,7 +6,7 @@ It does not say how to judge or to time a candidate; `candidates.judge` and `can
 import functools
 from enum import StrEnum
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from candidates.record import Record, digest_of
 
@@ -87,6 +87,20 @@ class InputSpec(TensorSpec):
     role: InputRole
     attribute: str | None = None
     """Of a parameter: where the site's module holds it (`weight`, `gate_proj.weight`)."""
+    below: int | None = Field(default=None, ge=1)
+    """Of an integer input: its values are 0 to `below` - 1, such as class or page numbers. None: 0 and 1."""
+
+    @model_validator(mode="after")
+    def _range_is_of_integers(self) -> "InputSpec":
+        if self.below is not None and self.element_type not in (ElementType.INT32, ElementType.INT64):
+            raise ValueError(f"below={self.below} of {self.name} is for integers, not for {self.element_type.value}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_no_range(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """A task without ranges keeps the id that it had before there were any."""
+        fields: dict[str, object] = serialize(self)
+        return {name: value for name, value in fields.items() if name != "below" or value is not None}
 
 
 class Workload(Record):

@@ -34,11 +34,11 @@ class Selection:
     """Share of the time of all seen workloads that the public ones stand for."""
 
 
-def select_workloads(seen: Sequence[SeenWorkload], keep: int) -> Selection:
+def select_workloads(seen: Sequence[SeenWorkload], keep: int, radius: float = RADIUS) -> Selection:
     """At most `keep` public workloads, each with the calls of all shapes that it stands for, and a few hidden ones.
 
-    Greedy: the next representative is the shape that adds most uncovered time. Raises ValueError when no workload has
-    any traffic.
+    Greedy: the next representative is the shape that adds most uncovered time. With a `radius` of 0 every shape stands
+    for itself alone. Raises ValueError when no workload has any traffic.
     """
     ordered = sorted(_merged(seen), key=lambda workload: (-workload.weight, sorted(workload.axes.items())))
     total = sum(workload.weight for workload in ordered)
@@ -47,8 +47,8 @@ def select_workloads(seen: Sequence[SeenWorkload], keep: int) -> Selection:
     uncovered = [workload for workload in ordered if workload.weight > 0]
     clusters: list[tuple[SeenWorkload, list[SeenWorkload]]] = []
     while uncovered and len(clusters) < keep:
-        center = max(uncovered, key=lambda c: sum(w.weight for w in uncovered if distance(c.axes, w.axes) <= RADIUS))
-        members = [w for w in uncovered if distance(center.axes, w.axes) <= RADIUS]
+        center = max(uncovered, key=lambda c: sum(w.weight for w in uncovered if distance(c.axes, w.axes) <= radius))
+        members = [w for w in uncovered if distance(center.axes, w.axes) <= radius]
         clusters.append((center, members))
         uncovered = [w for w in uncovered if not any(w is member for member in members)]
     clusters.sort(key=lambda cluster: -sum(member.weight for member in cluster[1]))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
-from compiler_agent.commands import bench, builds, doctor, hot_ops, judge, replay, run, task, worker
+from compiler_agent.commands import bench, builds, doctor, hot_ops, judge, problems, replay, run, task, worker
 from compiler_agent.outcome import ExitCode, progress_console
 from compiler_agent.user_faults import as_user_fault
 
@@ -22,6 +22,8 @@ app = typer.Typer(
 app.command("run")(run.run)
 app.command("replay")(replay.replay)
 app.command("hot-ops")(hot_ops.hot_ops)
+task.app.command("import")(problems.import_problems)
+task.app.command("export")(problems.export_results)
 app.add_typer(task.app, name="task")
 app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)

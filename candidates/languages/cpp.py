@@ -128,7 +128,8 @@ def _describe_tensor(spec: TensorSpec) -> str:
     shape = ", ".join(map(str, spec.shape))
     layout = "row-major" if spec.dim_order == tuple(range(len(spec.shape))) else f"dims in memory {spec.dim_order}"
     role = spec.role.value if isinstance(spec, InputSpec) else "output, to be written in full"
-    return f"[{shape}] {spec.element_type.value}, {layout}, {role}"
+    values = f", values 0 to {spec.below - 1}" if isinstance(spec, InputSpec) and spec.below is not None else ""
+    return f"[{shape}] {spec.element_type.value}, {layout}, {role}{values}"
 
 
 def _number_or_text(text: str) -> int | float | str:

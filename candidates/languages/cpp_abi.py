@@ -22,7 +22,7 @@ def call_signature(
     Inputs in task order (states not const), outputs, `prepared` for a kernel with `prepare`, the axes' sizes.
     `comment` puts each tensor on a line of its own with what it says.
     """
-    tensors = [(f"{_pointer(spec)} {spec.name}", comment(spec) if comment else "") for spec in _tensors(task)]
+    tensors = [(f"{pointer_type(spec)} {spec.name}", comment(spec) if comment else "") for spec in _tensors(task)]
     if has_prepared:
         tensors.append(("const void* prepared", "what your prepare function wrote"))
     arguments = tensors + [(f"int64_t {axis}", "") for axis in task.axes]
@@ -37,7 +37,7 @@ def call_signature(
 
 def prepare_signatures(task: KernelTask, prepare: str) -> tuple[str, str]:
     """The function that says how many bytes `prepared` takes, and the one that fills them."""
-    parameters = [f"{_pointer(spec)} {spec.name}" for spec in task.inputs_of(InputRole.PARAMETER)]
+    parameters = [f"{pointer_type(spec)} {spec.name}" for spec in task.inputs_of(InputRole.PARAMETER)]
     return (
         f'extern "C" int64_t {prepare}_bytes()',
         f'extern "C" void {prepare}({", ".join([*parameters, "void* prepared"])})',
@@ -54,7 +54,7 @@ def declarations(task: KernelTask, entry: str, prepare: str | None) -> str:
 
 def adapter_source(task: KernelTask, entry: str, prepare: str | None) -> str:
     """A translation unit of its own, after `declarations`: no macro or pragma of the candidate reaches it."""
-    arguments = [f"static_cast<{_pointer(spec)}>(tensors[{index}])" for index, spec in enumerate(_tensors(task))]
+    arguments = [f"static_cast<{pointer_type(spec)}>(tensors[{index}])" for index, spec in enumerate(_tensors(task))]
     if prepare is not None:
         arguments.append("prepared")
     arguments += [f"sizes[{index}]" for index in range(len(task.axes))]
@@ -69,7 +69,7 @@ def adapter_source(task: KernelTask, entry: str, prepare: str | None) -> str:
     ]
     if prepare is not None:
         parameters = task.inputs_of(InputRole.PARAMETER)
-        arguments = [f"static_cast<{_pointer(spec)}>(parameters[{index}])" for index, spec in enumerate(parameters)]
+        arguments = [f"static_cast<{pointer_type(spec)}>(parameters[{index}])" for index, spec in enumerate(parameters)]
         lines += [
             f'extern "C" int64_t compiler_agent_prepared_bytes() {{ return {prepare}_bytes(); }}',
             'extern "C" void compiler_agent_prepare([[maybe_unused]] void* const* parameters, void* prepared) {',
@@ -91,6 +91,6 @@ def _tensors(task: KernelTask) -> tuple[TensorSpec, ...]:
     return (*task.inputs, *task.outputs)
 
 
-def _pointer(spec: TensorSpec) -> str:
+def pointer_type(spec: TensorSpec) -> str:
     is_read_only = isinstance(spec, InputSpec) and spec.role is not InputRole.STATE
     return f"{'const ' if is_read_only else ''}{_TYPES[spec.element_type]}*"

@@ -26,8 +26,10 @@ from candidates.ledger.tables import (
     BuildRow,
     CandidateRow,
     DeviceRow,
+    EvaluationRow,
     Fact,
     MeasurementRow,
+    ProblemRow,
     ProgressRow,
     PromotionRow,
     RunEndRow,
@@ -45,6 +47,7 @@ from candidates.run import BuildRecord, Progress, RunReport, RunRequest, SearchE
 from candidates.task import KernelTask
 
 R = TypeVar("R", bound=Record)
+F = TypeVar("F", AttemptRow, MeasurementRow, EvaluationRow)
 
 
 class LedgerError(Exception):
@@ -55,6 +58,11 @@ class RecordedProgress(NamedTuple):
     sequence: int
     recorded_at: datetime
     progress: Progress
+
+
+class Evaluation(NamedTuple):
+    attempt: Attempt
+    evaluated_at: datetime
 
 
 class RunEntry(NamedTuple):
@@ -97,8 +105,7 @@ class Ledger:
         """Seconds since the run began."""
         with Session(self._engine) as session:
             began = session.scalars(select(RunRow.recorded_at).where(RunRow.run_id == run_id)).one()
-        # SQLite gives the server's UTC time without its zone.
-        return (datetime.now(UTC) - began.replace(tzinfo=began.tzinfo or UTC)).total_seconds()
+        return (datetime.now(UTC) - _in_utc(began)).total_seconds()
 
     def end_run(self, report: RunReport) -> None:
         self._insert(RunEndRow(run_id=report.run_id, record=_json(report)))
@@ -147,6 +154,9 @@ class Ledger:
     def put_device(self, fingerprint: DeviceFingerprint) -> None:
         self._insert(DeviceRow(device_id=fingerprint.id, record=_json(fingerprint)))
 
+    def device(self, device_id: str) -> DeviceFingerprint | None:
+        return self._maybe(DeviceFingerprint, select(DeviceRow).where(DeviceRow.device_id == device_id))
+
     def put_ceilings(self, ceilings: DeviceCeilings) -> None:
         self._insert(DeviceRow(device_id=_ceilings_key(ceilings.device_id, ceilings.threads), record=_json(ceilings)))
 
@@ -173,6 +183,12 @@ class Ledger:
     def tasks(self) -> tuple[KernelTask, ...]:
         """Newest first."""
         return self._all(KernelTask, select(TaskRow).order_by(TaskRow.sequence.desc()))
+
+    def put_problem(self, task_id: str, problem: Record) -> None:
+        self._insert(ProblemRow(task_id=task_id, record=_json(problem)))
+
+    def problem(self, task_id: str, kind: type[R]) -> R | None:
+        return self._maybe(kind, select(ProblemRow).where(ProblemRow.task_id == task_id))
 
     def put_candidate(self, candidate: Candidate) -> None:
         self._insert(CandidateRow(candidate_id=candidate.id, record=_json(candidate)))
@@ -229,6 +245,30 @@ class Ledger:
             MeasurementRow.stage == stage.value,
         )
         return self._maybe(Measurement, statement)
+
+    def put_evaluation(self, task_id: str, attempt: Attempt) -> None:
+        """What a person asked for; what a run does is an attempt of that run."""
+        candidate_id = attempt.proposal.candidate.id
+        self._insert(EvaluationRow(task_id=task_id, candidate_id=candidate_id, record=_json(attempt)))
+
+    def evaluations(self, task_id: str) -> tuple[Evaluation, ...]:
+        """The latest word on each candidate of a task, by a person or in any run, with its latest measurement."""
+        latest: dict[str, Evaluation] = {}
+        with Session(self._engine) as session:
+            for row in session.scalars(_of_task(AttemptRow, task_id)):
+                latest[row.candidate_id] = Evaluation(Attempt.model_validate(row.record), _in_utc(row.recorded_at))
+            for measured in session.scalars(_of_task(MeasurementRow, task_id)):
+                if (known := latest.get(measured.candidate_id)) is not None:
+                    measurement = Measurement.model_validate(measured.record)
+                    attempt = known.attempt.model_copy(update={"measurement": measurement})
+                    latest[measured.candidate_id] = Evaluation(attempt, _in_utc(measured.recorded_at))
+            for by_hand in session.scalars(_of_task(EvaluationRow, task_id)):
+                attempt = Attempt.model_validate(by_hand.record)
+                known = latest.get(by_hand.candidate_id)
+                is_known_better = known is not None and known.attempt.measurement and not attempt.measurement
+                if attempt.verdict.outcome != "accepted" or not is_known_better:
+                    latest[by_hand.candidate_id] = Evaluation(attempt, _in_utc(by_hand.recorded_at))
+        return tuple(latest.values())
 
     def put_search_end(self, run_id: str, end: SearchEnd) -> None:
         self._insert(SearchEndRow(run_id=run_id, task_id=end.task_id, record=_json(end)))
@@ -290,6 +330,15 @@ class Ledger:
             problem = "is not in the ledger" if not found else "is not unique: give more of the id"
             raise LedgerError(f"{what} {problem}")
         return found[0]
+
+
+def _of_task(kind: type[F], task_id: str) -> Select[F]:
+    return select(kind).where(kind.task_id == task_id).order_by(kind.sequence)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    """SQLite gives the server's UTC time without its zone."""
+    return moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
 def _json(record: Record) -> dict[str, Any]:

@@ -106,6 +106,21 @@ class SearchEndRow(Fact):
     task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"))
 
 
+class EvaluationRow(Fact):
+    """A candidate that a person had judged or measured, outside of any run; the latest row is the word on it."""
+
+    __tablename__ = "evaluations"
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"), index=True)
+    candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.candidate_id"))
+
+
+class ProblemRow(Fact):
+    """What a task was imported from."""
+
+    __tablename__ = "problems"
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"), unique=True)
+
+
 class PromotionRow(Fact):
     __tablename__ = "promotions"
     __table_args__ = (UniqueConstraint("run_id", "task_id", "candidate_id"),)

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from candidates.measurement import Decision, Measurement
 from candidates.verdict import Accepted, Rejected
-from compiler_agent.commands.judge import parse_candidate, print_verdict, verdict_document
+from compiler_agent.commands.judge import parse_candidate, print_verdict, record_evaluation, verdict_document
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.machine import require_machine
@@ -40,6 +40,10 @@ def bench(
             measured = benchmark.race(found, parsed, built)
             if confirm and isinstance(measured, Measurement) and measured.decision is Decision.WIN:
                 measured = benchmark.confirm(found, parsed, built)
+        if isinstance(measured, Measurement):
+            record_evaluation(workbench.ledger, found, parsed, verdict, measured)
+        else:
+            record_evaluation(workbench.ledger, found, parsed, measured or verdict)
     if not isinstance(measured, Measurement):
         rejected = verdict if measured is None else measured
         if json:

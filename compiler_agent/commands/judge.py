@@ -6,7 +6,11 @@ from typing import Annotated
 
 import typer
 
-from candidates.candidate import Candidate
+from candidates.agent import Attempt
+from candidates.candidate import Candidate, Proposal
+from candidates.ledger.ledger import Ledger
+from candidates.measurement import Measurement
+from candidates.task import KernelTask
 from candidates.verdict import Accepted, NeedsDevice, Rejected, Verdict
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.commands.task import find_task
@@ -43,6 +47,7 @@ def judge(
                 verdict = checked
             else:
                 sanitized = checked
+        record_evaluation(bench.ledger, found, parsed, verdict)
     if json:
         document = {"task": found.id, "candidate": parsed.id, "verdict": verdict_document(verdict)}
         print_json(document | {"sanitized": None if sanitized is None else asdict(sanitized)})
@@ -68,6 +73,14 @@ def parse_candidate(path: Path) -> Candidate:
                 raise UserFault(str(error)) from error
     endings = ", ".join(f".{name}" for name in LANGUAGES)
     raise UserFault(f"{path}: no language has the ending {path.suffix!r}; known are {endings}")
+
+
+def record_evaluation(
+    ledger: Ledger, task: KernelTask, candidate: Candidate, verdict: Verdict, measurement: Measurement | None = None
+) -> None:
+    ledger.put_candidate(candidate)
+    proposal = Proposal(candidate=candidate, agent="hand")
+    ledger.put_evaluation(task.id, Attempt(proposal=proposal, verdict=verdict, measurement=measurement))
 
 
 def verdict_document(verdict: Verdict) -> dict[str, object]:

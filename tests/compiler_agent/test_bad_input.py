@@ -155,6 +155,27 @@ def test_an_unknown_task_is_refused(run, home):
     _assert_refused(run("task", "show", "zz"), "compiler-agent task list")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("none.py", None, ("no file", "none.py")),
+        ("text.py", "def f(:", ("text.py:1:7", "no Python")),
+        ("other.py", "x = 1", ("other.py:1", "class Model(nn.Module)")),
+        ("lonely.json", "{}", ("lonely.json", "DATASET/definitions")),
+        ("definitions/gemm/cut.json", "{\n", ("cut.json:2:1", "no JSON")),
+        ("table.csv", "", ("table.csv", ".py files (KernelBench)")),
+        (".", None, ("no problems",)),
+    ],
+)
+def test_a_problem_that_cannot_be_read_is_refused(run, home, tmp_path, name, content, words):
+    path = tmp_path / name
+    if content is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    _assert_refused(run("task", "import", str(path)), *words)
+    assert not (home / "ledger.sqlite").exists()
+
+
 def test_a_ledger_that_is_none_is_refused(run, home):
     home.mkdir()
     (home / "ledger.sqlite").write_text("not a database, and longer than a header " * 8)
@@ -181,8 +202,8 @@ def test_an_unknown_option_is_refused(run, home):
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "replay", "hot-ops", "task list", "task show", "judge", "bench", "builds list", "builds show",
-     "builds approve", "builds rollback", "worker", "doctor"],
+    ["run", "replay", "hot-ops", "task list", "task show", "task import", "task export", "judge", "bench",
+     "builds list", "builds show", "builds approve", "builds rollback", "worker", "doctor"],
 )  # fmt: skip
 def test_help_shows_an_example(run, home, command):
     finished = run(*command.split(), "--help")

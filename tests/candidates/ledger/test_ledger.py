@@ -4,9 +4,10 @@ from sqlalchemy.exc import IntegrityError
 from candidates.agent import Attempt
 from candidates.candidate import Candidate, Proposal
 from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.measurement import Measurement
 from candidates.run import Progress, RunRequest, Stage
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
-from candidates.verdict import Accepted, EvidenceKind
+from candidates.verdict import Accepted, Evidence, EvidenceKind, Rejected
 
 
 @pytest.fixture
@@ -27,6 +28,19 @@ TASK = KernelTask(
     error_bound=ErrorBound(scaled_error=0.0),
     device_id="cpu-0",
 )
+
+
+MEASUREMENT = Measurement(
+    stage="race",
+    device_id="cpu-0",
+    threads=1,
+    workloads=(),
+    traffic_weighted_speedup=1.5,
+    interval=(1.4, 1.6),
+    decision="win",
+    wall_s=1.0,
+)
+REJECTED = Rejected(reason="crashed", workload=None, evidence=Evidence(message="no"), seed=1)
 
 
 def _attempt(source: str) -> Attempt:
@@ -88,3 +102,29 @@ def test_two_processes_may_write_one_ledger(tmp_path):
     url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
     Ledger(url).open_run(REQUEST, "run-1")
     assert [entry.run_id for entry in Ledger(url).runs()] == ["run-1"]
+
+
+def test_the_latest_word_on_a_candidate_counts(ledger):
+    ledger.put_task(TASK)
+    accepted = _attempt("a")
+    measured = accepted.model_copy(update={"measurement": MEASUREMENT})
+    rejected = accepted.model_copy(update={"verdict": REJECTED})
+    ledger.put_candidate(accepted.proposal.candidate)
+    seen = []
+    for attempt in (accepted, measured, accepted, rejected):
+        ledger.put_evaluation(TASK.id, attempt)
+        (evaluation,) = ledger.evaluations(TASK.id)
+        seen.append(evaluation.attempt)
+    assert seen == [accepted, measured, measured, rejected]
+
+
+def test_evaluations_of_runs_come_with_their_last_measurement(ledger):
+    ledger.open_run(REQUEST, "run-1")
+    ledger.put_task(TASK)
+    attempt = _attempt("a")
+    ledger.put_candidate(attempt.proposal.candidate)
+    ledger.put_attempt("run-1", TASK.id, attempt)
+    ledger.put_measurement("run-1", TASK.id, attempt.proposal.candidate.id, MEASUREMENT)
+    (evaluation,) = ledger.evaluations(TASK.id)
+    assert evaluation.attempt.measurement == MEASUREMENT
+    assert ledger.evaluations("another task") == ()
