@@ -58,13 +58,12 @@ def check_outputs(
 def rejected(
     workload: Workload, fault: Fault, *, seed: int, distribution: str | None = None, log_tail: str = ""
 ) -> Rejected:
-    """Of a hidden workload neither shape nor values nor what the kernel printed is told."""
+    """Of a hidden workload neither shape nor values nor what the kernel printed is told.
+
+    Nor the share of its elements that are wrong: a kernel that spoils a single one would learn how many there are.
+    """
     if workload.is_hidden:
-        evidence = Evidence(
-            message=f"{fault.reason.value} on a shape that is not shown",
-            distribution=distribution,
-            share_of_elements_wrong=fault.share_of_elements_wrong,
-        )
+        evidence = Evidence(message=f"{fault.reason.value} on a shape that is not shown", distribution=distribution)
         return Rejected(reason=fault.reason, workload="hidden", evidence=evidence, seed=seed)
     evidence = Evidence(
         message=fault.message,
