@@ -19,8 +19,6 @@ from kernel_sandbox.arena import CACHE_LINE_BYTES, PAGE_BYTES, Arena, Place, Seg
 MARGIN_BYTES = 64 << 10
 """Watched beyond the last slot."""
 
-_CANARY = 0xC7
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParameterSet:
@@ -64,7 +62,9 @@ class Trial:
             len(distributions) * case_bytes(task, workload, defences)[Segment.OUTPUTS] + MARGIN_BYTES
         )
         self._watched = arena.memory[Segment.OUTPUTS][:end]
-        self._watched[self._guarded_from :] = _CANARY
+        # Drawn, so that nobody who wrote there can write it back.
+        self._canary = int(rng.integers(1, 256))
+        self._watched[self._guarded_from :] = self._canary
         activations = task.inputs_of(InputRole.ACTIVATION)
         # In one call one activation ends where the memory does.
         self._at_end = activations[int(rng.integers(len(activations)))].name if activations else None
@@ -85,7 +85,7 @@ class Trial:
         The runner must be frozen.
         """
         is_guarded = Defence.GUARD_BANDS in self._defences
-        if is_guarded and not all(bool((canary == _CANARY).all()) for canary in self._canaries):
+        if is_guarded and not all(bool((canary == self._canary).all()) for canary in self._canaries):
             return None, Fault(
                 reason=Reason.WROTE_OUT_OF_BOUNDS, message="memory beside an output or a state was overwritten"
             )
