@@ -172,7 +172,9 @@ class Benchmark:
                         break
                 won = [workload for workload in order if decisions[workload.name] is Decision.WIN]
                 if decision is Decision.WIN:
-                    bout.refuse_amortised(won[0], time.monotonic() + most_s)
+                    # Each of them: what is amortised at one shape would be hidden behind another that is won honestly.
+                    for workload in won:
+                        bout.refuse_amortised(workload, time.monotonic() + most_s)
                 workloads = tuple(bout.measurement(workload, decisions[workload.name]) for workload in order)
                 return _measurement(Stage.RACE, task, task.threads, workloads, total, decision, bout, began_s)
 
@@ -204,7 +206,8 @@ class Benchmark:
                     for workload in order:
                         self._take_until_precise(bout, workload, pairs, deadline_s)
                     if process == 0:
-                        bout.refuse_amortised(order[0], time.monotonic() + most_s / processes)
+                        for workload in order:
+                            bout.refuse_amortised(workload, time.monotonic() + most_s / processes)
                     totals.append(weigh_by_traffic([bout.speedup(workload) for workload in order]).speedup)
                     rounds.append(tuple(bout.measurement(workload, Decision.UNDECIDED) for workload in order))
             workloads = tuple(_over_processes(seen) for seen in zip(*rounds, strict=True))
