@@ -134,7 +134,7 @@ class Sampler:
 
         The content is fresh for a null batch too, though a null batch makes no use of it: what a runner does in one is
         of no use for the batch that follows. It is frozen while there comes fresh content, and what it then runs before
-        the clock does is added.
+        the clock does is added; so is what it runs after the reply, where that is possible.
         """
         runner.freeze()
         self.slots.refresh(self._content)
@@ -148,6 +148,11 @@ class Sampler:
                 break
         untimed_ns = used_ns - used_before_ns
         batch_ns, was_preempted = self._time(runner, count)
+        if not self.shares_core:
+            # On another core a thread may go on after the reply, until it is frozen.
+            used_ns = runner.cpu_time_ns()
+            runner.freeze()
+            untimed_ns += runner.cpu_time_ns() - used_ns
         return untimed_ns + batch_ns, was_preempted
 
     def _time(self, runner: KernelRunner, count: int) -> tuple[int, bool]:
