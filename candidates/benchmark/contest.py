@@ -41,13 +41,14 @@ class Contest:
         self.core = core
         self.are_parameters_cold = parameters_are_cold(task, last_cache_bytes(ceilings))
         self.parameter_sets = _count_parameter_sets(task, ceilings)
+        self._warm_ups = 1 if self.are_parameters_cold else self.parameter_sets
         self._pool = pool
         self._private_cache_bytes = ceilings.read[-3].working_set_bytes if len(ceilings.read) > 2 else 0
         self._content = ContentPool(rng, is_fresh=Defence.FRESH_TIMED_CONTENT in defences)
         self._flush = CacheFlush(last_cache_bytes(ceilings)) if self.are_parameters_cold else None
         self._baselines: dict[Baseline, Side] = {}
         self._open = ExitStack()
-        self.arena = self._open.enter_context(_make_arena(task, self.parameter_sets))
+        self.arena = self._open.enter_context(_make_arena(task, self.parameter_sets, self._warm_ups))
         axes = task.workloads[0].axes
         self._parameters = place_parameters(
             task,
@@ -79,17 +80,23 @@ class Contest:
         One set is left for the warm-up call, where there are several.
         """
         slots_fit = self._private_cache_bytes // call_bytes(self.task, workload)
-        room = max(_SLOTS_BYTES // call_bytes(self.task, workload) - 1, 1)
+        room = max(_SLOTS_BYTES // call_bytes(self.task, workload) - self._warm_ups, 1)
         most = min(room, max(self.parameter_sets - 1, 1)) if self.are_parameters_cold else room
         return min(choose_count(baseline_us, candidate_us, slots_fit), most)
 
     @contextmanager
     def sampler(self, workload: Workload, count: int) -> Iterator[Sampler]:
-        """Slots for `count` calls and a warm-up call."""
-        slots = Slots(self.task, workload, count + 1, self.arena, self._parameters)
+        """Slots for `count` calls and the warm-up calls."""
+        slots = Slots(self.task, workload, count + self._warm_ups, self.arena, self._parameters)
         try:
             slots.refresh(self._content)
-            yield Sampler(slots, self._content, self._flush, shares_core=self.core is not None)
+            yield Sampler(
+                slots,
+                self._content,
+                self._flush,
+                shares_core=self.core is not None,
+                warm_ups=self._warm_ups,
+            )
         finally:
             slots.close()
 
@@ -111,9 +118,9 @@ def _count_parameter_sets(task: KernelTask, ceilings: DeviceCeilings) -> int:
     return min(task.instances, _COLD_PARAMETER_SETS, 1 + math.ceil(SAMPLE_US / fastest_us))
 
 
-def _make_arena(task: KernelTask, parameter_sets: int) -> Arena:
+def _make_arena(task: KernelTask, parameter_sets: int, warm_ups: int) -> Arena:
     """Room is cheap: pages that are never touched take no memory."""
     axes = task.workloads[0].axes
     parameters = sum(slot_bytes(spec.size_bytes(axes)) for spec in task.inputs_of(InputRole.PARAMETER))
-    slots = max(max(_SLOTS_BYTES, 2 * call_bytes(task, workload)) for workload in task.workloads)
+    slots = max(max(_SLOTS_BYTES, (1 + warm_ups) * call_bytes(task, workload)) for workload in task.workloads)
     return Arena(parameters * parameter_sets + slots, slots)

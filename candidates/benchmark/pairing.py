@@ -79,20 +79,23 @@ def call_times_us(
 
 
 class Sampler:
-    """Takes single samples of any side over one workload's slots; the last slot is for the warm-up call.
+    """Takes single samples of any side over one workload's slots; the last `warm_ups` of them are for warm-up calls.
 
     `flush` is given where serving finds the parameters cold.
     """
 
-    def __init__(self, slots: Slots, content: ContentPool, flush: CacheFlush | None, *, shares_core: bool) -> None:
+    def __init__(
+        self, slots: Slots, content: ContentPool, flush: CacheFlush | None, *, shares_core: bool, warm_ups: int
+    ) -> None:
         self.slots = slots
         self._content = content
         self._flush = flush
         self.shares_core = shares_core
+        self._warm_ups = warm_ups
 
     @property
     def largest_count(self) -> int:
-        return len(self.slots.calls) - 1
+        return len(self.slots.calls) - self._warm_ups
 
     def lay_out(self, side: Side) -> None:
         side.runner.thaw()
@@ -106,8 +109,9 @@ class Sampler:
         runner.thaw()
         if self._flush:
             self._flush.flush()
-        # Untimed, with other parameters where they are cold: code and branch predictors are warm in serving.
-        runner.run(self.largest_count, 1)
+        # Untimed, with other parameters where they are cold: code and branch predictors are warm in serving. So are all
+        # parameters where they are not cold, whatever the other side did to the caches.
+        runner.run(self.largest_count, self._warm_ups)
         null_ns, was_null_preempted = self._run_null(runner)
         batch_ns, was_preempted = self._run(runner, count)
         runner.freeze()
