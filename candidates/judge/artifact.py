@@ -23,13 +23,16 @@ ALLOWED_SYMBOLS = re.compile(
     # C++: new and delete, exceptions, guards of function statics
     r"|_Zn[wa]\w+|_Zd[la]\w+|_ZSt\d+__throw_\w+|_ZSt9terminatev|_ZTV\w+|_ZTI\w+|_ZNSt\w+(exception|error|alloc)\w*"
     r"|__cxa_\w+|__gxx_personality_v0|_Unwind_\w+|__tls_get_addr"
-    # what the compiler's own start-up files refer to
-    r"|__gmon_start__|_ITM_(de)?registerTMCloneTable"
 )
 
 _NEEDED, _STRINGS, _SYMBOLS, _RELOCATIONS, _RELOCATIONS_BYTES = 1, 5, 6, 7, 8
-_JUMP_RELOCATIONS_BYTES, _JUMP_RELOCATIONS, _INIT_ARRAY_BYTES = 2, 23, 27
-_PT_LOAD, _PT_DYNAMIC = 1, 2
+_JUMP_RELOCATIONS_BYTES, _JUMP_RELOCATIONS = 2, 23
+_RUN_BY_THE_LOADER = (12, 13, 25, 26, 32)
+"""DT_INIT, DT_FINI, DT_INIT_ARRAY, DT_FINI_ARRAY, DT_PREINIT_ARRAY. Kernels are linked without the compiler's start-up
+files, so that none of them is there, nor any hook that those files would call: `__gmon_start__`, say."""
+_PT_LOAD, _PT_DYNAMIC, _PT_GNU_STACK = 1, 2, 0x6474E551
+_EXECUTABLE, _WRITABLE = 1, 2
+_INDIRECT_FUNCTION = 10
 _GNU_HASH = 0x6FFFFEF5
 _SYMBOL = struct.Struct("<IBBHQQ")
 _RELOCATION = struct.Struct("<QQq")
@@ -54,11 +57,12 @@ def _find(shared_object: "_SharedObject") -> Iterator[str]:
     for name in shared_object.imports():
         if not ALLOWED_SYMBOLS.fullmatch(name):
             yield f"imports {name}"
-    # One entry is the compiler's own.
-    if shared_object.first(_INIT_ARRAY_BYTES) > 8:
-        yield "has a constructor: no static object may need code to be initialised"
+    if any(map(shared_object.first, _RUN_BY_THE_LOADER)):
+        yield "has a constructor or destructor: no static object may need code to be initialised"
     if shared_object.has_resolver():
         yield "has an indirect function, whose resolver runs at load"
+    if shared_object.has_writable_code:
+        yield "has memory that is both writable and executable"
 
 
 class _SharedObject:
@@ -72,8 +76,12 @@ class _SharedObject:
         size, count = struct.unpack_from("<HH", content, 54)
         self._loads: list[tuple[int, int, int]] = []
         self._dynamic: list[tuple[int, int]] = []
+        self.has_writable_code = False
         for index in range(count):
-            kind, _, offset, address, _, file_bytes = struct.unpack_from("<IIQQQQ", content, headers_at + index * size)
+            header = struct.unpack_from("<IIQQQQ", content, headers_at + index * size)
+            kind, flags, offset, address, _, file_bytes = header
+            if kind in (_PT_LOAD, _PT_GNU_STACK) and flags & _EXECUTABLE and flags & _WRITABLE:
+                self.has_writable_code = True
             if kind == _PT_LOAD:
                 self._loads.append((address, file_bytes, offset))
             if kind == _PT_DYNAMIC:
@@ -88,13 +96,12 @@ class _SharedObject:
         return (self._string(value) for tag, value in self._dynamic if tag == _NEEDED)
 
     def imports(self) -> Iterator[str]:
-        symbols = self._offset(self.first(_SYMBOLS))
-        for index in range(1, self._symbol_count()):
-            name, _, _, section, _, _ = _SYMBOL.unpack_from(self._content, symbols + index * _SYMBOL.size)
-            if section == 0:
-                yield self._string(name)
+        return (self._string(name) for name, _, section in self._symbols() if section == 0)
 
     def has_resolver(self) -> bool:
+        # An exported one is bound by its name: its relocation is that of any function.
+        if any(kind & 0xF == _INDIRECT_FUNCTION for _, kind, _ in self._symbols()):
+            return True
         for start, size in ((_RELOCATIONS, _RELOCATIONS_BYTES), (_JUMP_RELOCATIONS, _JUMP_RELOCATIONS_BYTES)):
             if self.first(start):
                 offset = self._offset(self.first(start))
@@ -102,6 +109,13 @@ class _SharedObject:
                 if any(info & 0xFFFFFFFF in _RUNS_CODE for _, info, _ in _RELOCATION.iter_unpack(table)):
                     return True
         return False
+
+    def _symbols(self) -> Iterator[tuple[int, int, int]]:
+        """Where the name stands, type and binding, section."""
+        symbols = self._offset(self.first(_SYMBOLS))
+        for index in range(1, self._symbol_count()):
+            name, kind, _, section, _, _ = _SYMBOL.unpack_from(self._content, symbols + index * _SYMBOL.size)
+            yield name, kind, section
 
     def _symbol_count(self) -> int:
         """The hash table covers the defined symbols, which stand last; its chains end with an odd hash."""

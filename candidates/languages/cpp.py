@@ -13,9 +13,10 @@ from candidates.task import InputRole, InputSpec, KernelTask, TensorSpec
 
 ARTIFACT = "kernel.so"
 
+# No start-up files: nothing of a kernel runs when it is loaded, see candidates/judge/artifact.py.
 # No -ffast-math and none of its parts that link a constructor which sets flush-to-zero for the whole serving process.
 FLAGS = (
-    *("-O3", "-march=native", "-std=c++20", "-fopenmp", "-fPIC", "-shared"),
+    *("-O3", "-march=native", "-std=c++20", "-fopenmp", "-fPIC", "-shared", "-nostartfiles"),
     *("-fno-math-errno", "-fno-trapping-math", "-fvisibility=default"),
 )
 _HARMLESS_FLAGS = re.compile(

@@ -60,6 +60,8 @@ def adapter_source(task: KernelTask, entry: str, prepare: str | None) -> str:
         "    [[maybe_unused]] const int64_t* sizes) {",
         f"    {entry}({', '.join(arguments)});",
         "}",
+        # By which the destructors of static objects know whose they are; start-up files would define it.
+        'extern "C" __attribute__((visibility("hidden"))) void* __dso_handle = &__dso_handle;',
     ]
     if prepare is not None:
         parameters = task.inputs_of(InputRole.PARAMETER)
