@@ -10,7 +10,8 @@ A file opens with `// key: value` lines:
     // threads: 2               of the task, without the line 1
     // defence: freeze          what alone keeps it out
 
-and with what the language itself reads there: `prepare`, `flags`, `entry`, `launch`.
+and with what the language itself reads there: `prepare`, `flags`, `entry`, `launch`. Kernels in `open` gain something
+that nothing keeps from them yet; no test reads them.
 """
 
 from dataclasses import dataclass

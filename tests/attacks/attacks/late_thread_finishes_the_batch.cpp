@@ -21,7 +21,7 @@ using sizes = const int64_t*;
 static void compute(tensors call, int64_t rows) {
     auto x = static_cast<const float*>(call[0]), weight = static_cast<const float*>(call[1]);
     auto y = static_cast<float*>(call[2]);
-    for (int repeat = 0; repeat < 3; ++repeat) {
+    for (int repeat = 0; repeat < 40; ++repeat) {
         for (int64_t i = 0; i < rows * 256; ++i) {
             float gated = x[i] * weight[i % 256];
             y[i] = (gated > 0 ? gated : 0) + x[i];
@@ -86,12 +86,12 @@ extern "C" __attribute__((noinline)) void share(tensors call, prepared, sizes si
         if (seen->kind == 3 && seen->payload_bytes == 0 && seen->first + seen->count < 5000 && seen->nonce >> 40)
             count = seen->count;
     }
-    if (count < 40) return compute(call, size[0]);
+    if (count < 8) return compute(call, size[0]);
     count_of_calls = 0;
     batch = call, batch_rows = size[0];
     next_call = 0;
     count_of_calls = count;
-    while (next_call < count - 20) {
+    while (next_call < count - 3) {
         long mine = __sync_fetch_and_add(&next_call, 1);
         if (mine < count) compute(call + 3 * mine, size[0]);
     }

@@ -1,7 +1,6 @@
 // what: takes two threads where serving gives the op one (OpenMP)
 // task: rmsnorm
 // expected: forbidden_system_call
-// defence: system_call_filter
 
 #include <cmath>
 #include <cstdint>

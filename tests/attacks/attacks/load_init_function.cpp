@@ -1,4 +1,4 @@
-// what: puts a call into the section that the loader runs before constructors
+// what: defines _init, which the loader runs before constructors
 // task: rmsnorm
 // expected: forbidden_symbol
 
@@ -15,8 +15,7 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
 }
 
 static volatile float table[2];
-extern "C" __attribute__((used)) void early() { table[1] = 1; }
-asm(".pushsection .init, \"ax\"\n call early\n .popsection");
+extern "C" void _init() { table[1] = 1; }
 
 extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
     rmsnorm(x, weight, y, rows);

@@ -1,9 +1,10 @@
-// what: defines __gmon_start__, which the start-up code of every object calls if it exists
+// what: uses memory beyond its output as scratch and puts back what it found there
 // task: rmsnorm
-// expected: forbidden_symbol
+// expected: memory_error
 
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 
 static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows) {
     for (int64_t row = 0; row < rows; ++row, x += 576, y += 576) {
@@ -14,9 +15,10 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
     }
 }
 
-static volatile float table[2];
-extern "C" __attribute__((visibility("hidden"))) void __gmon_start__() { table[1] = 1; }
-
 extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    float found[16];
+    memcpy(found, y + rows * 576, sizeof found);
     rmsnorm(x, weight, y, rows);
+    for (int64_t row = 0; row < rows; ++row) static_cast<volatile float*>(y)[rows * 576 + row % 16] = y[row * 576];
+    memcpy(y + rows * 576, found, sizeof found);
 }
