@@ -32,10 +32,10 @@ class RunRequest(Record):
     hot_ops: int = Field(ge=1, default=8)
     """How many ops are searched."""
     workloads_per_op: int = Field(ge=1, le=16, default=4)
-    search_s: float = Field(gt=0, default=130.0)
+    search_s: float = Field(gt=0, default=110.0)
     """For all ops together, shared by recoverable time."""
     attempts_per_op: int = Field(ge=1, default=24)
-    end_to_end_s: float = Field(gt=0, default=100.0)
+    end_to_end_s: float = Field(gt=0, default=90.0)
     compile_s: float = Field(ge=0, default=100.0)
     """How long torch.compile of the whole model may take before its figure is left out."""
     approve_automatically: bool = False
@@ -64,7 +64,7 @@ def expected_seconds(request: RunRequest) -> dict[Stage, float]:
         Stage.REPLAY: 10.0,
         Stage.RANKING: 60.0,
         # Before each search baselines are timed; after it come a race and a confirmation.
-        Stage.SEARCH: request.search_s + 25.0 * request.hot_ops,
+        Stage.SEARCH: request.search_s + 28.0 * request.hot_ops,
         Stage.BUILD: 5.0,
         Stage.END_TO_END: 1.5 * request.end_to_end_s + request.compile_s,
     }

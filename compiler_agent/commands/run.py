@@ -39,9 +39,9 @@ def run(
     utilisation: UtilisationOption = 0.8,
     limit: LimitOption = None,
     hot_ops: Annotated[int, typer.Option(min=1, help="How many ops are searched.")] = 8,
-    search_seconds: Annotated[float, typer.Option(min=1.0, help="Search time for all ops together.")] = 130.0,
+    search_seconds: Annotated[float, typer.Option(min=1.0, help="Search time for all ops together.")] = 110.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most, an op.")] = 24,
-    end_to_end_seconds: Annotated[float, typer.Option(min=1.0, help="Time for the end-to-end gate.")] = 100.0,
+    end_to_end_seconds: Annotated[float, typer.Option(min=1.0, help="Time for the end-to-end gate.")] = 90.0,
     compile_seconds: Annotated[
         float, typer.Option(min=0.0, help="Patience with torch.compile of the whole model; 0 leaves it out.")
     ] = 100.0,
