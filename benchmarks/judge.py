@@ -4,12 +4,15 @@ Everything goes through the real compiler, sandbox, runner, judge and benchmark,
 """
 
 import argparse
+import contextlib
 import ctypes
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +31,7 @@ from candidates.judge.judge import Judge
 from candidates.languages.cpp import CppLanguage
 from candidates.measurement import Baseline, Decision, Measurement
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
-from candidates.verdict import Accepted
+from candidates.verdict import Accepted, Rejected
 from kernel_sandbox.arena import Arena
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
 
@@ -101,19 +104,20 @@ class Bench:
             raise RuntimeError(f"the benchmark's own kernel does not build: {artifact.evidence.message}")
         return LiveKernel(candidate=candidate, artifact=artifact)
 
-    def wins(self, challenger: LiveKernel, live: LiveKernel) -> bool:
-        """By the whole protocol: a won race, then a confirmation in fresh processes."""
+    def meet(self, challenger: LiveKernel, live: LiveKernel) -> Measurement | Rejected:
+        """The whole protocol: a race and, where it is won, the confirmation in fresh processes."""
         for measure in (self.benchmark.race, self.benchmark.confirm):
             measured = measure(self.task, challenger.candidate, challenger.artifact, live=live)
-            if not isinstance(measured, Measurement) or measured.decision is not Decision.WIN:
-                return False
-        return True
+            if not _is_win(measured):
+                break
+        return measured
 
     def count_wins(self, challenger: LiveKernel, live: LiveKernel, trials: int) -> int:
         won = 0
         for trial in range(trials):
-            won += self.wins(challenger, live)
-            sys.stderr.write(f"trial {trial + 1} of {trials}: {won} won\n")
+            measured = self.meet(challenger, live)
+            won += _is_win(measured)
+            sys.stderr.write(f"trial {trial + 1} of {trials}: {won} won, {_in_words(measured)}\n")
         return won
 
     def batch_overhead_us(self, kernel: LiveKernel, batches: int = 300) -> float:
@@ -145,6 +149,18 @@ class Bench:
         return 60 * count / (time.monotonic() - began_s)
 
 
+def _is_win(measured: Measurement | Rejected) -> bool:
+    return isinstance(measured, Measurement) and measured.decision is Decision.WIN
+
+
+def _in_words(measured: Measurement | Rejected) -> str:
+    if isinstance(measured, Rejected):
+        return f"{measured.reason.value}: {measured.evidence.message}"
+    low, high = measured.interval
+    outcome = f"{measured.stage.value} {measured.decision.value}"
+    return f"{outcome} at {measured.traffic_weighted_speedup:.3f} ({low:.3f}-{high:.3f})"
+
+
 def time_in_process_us(artifact: bytes, calls: int = 60, samples: int = 200) -> float:
     """One call of our own kernel in a plain C++ loop, on the core that measures."""
     with tempfile.NamedTemporaryFile(suffix=".so") as file, pinned(measuring_core()):
@@ -160,6 +176,18 @@ def time_in_process_us(artifact: bytes, calls: int = 60, samples: int = 200) -> 
             repeat(*arguments, ctypes.c_int64(calls))
             times_us.append((time.perf_counter_ns() - began_ns) / calls / 1000)
         return median(times_us)
+
+
+@contextlib.contextmanager
+def busy_processes(count: int) -> Iterator[None]:
+    """Programs that would take all of a core each."""
+    processes = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
@@ -183,12 +211,16 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
         )
         kernel, slower = bench.build(make_kernel(CHAIN)), bench.build(make_kernel(round(CHAIN * 1.08)))
         bench.benchmark.fix_best_baselines(bench.task)
+        with busy_processes(arguments.load):
+            false_wins = bench.count_wins(kernel, kernel, arguments.aa)
+            found = bench.count_wins(kernel, slower, arguments.power)
         return {
             "batch_overhead_us": bench.batch_overhead_us(kernel),
             "honest_over_in_process": bench.honest_over_in_process(kernel),
             "judgements_per_minute": bench.judgements_per_minute(arguments.judgements),
-            "aa": {"trials": arguments.aa, "false_wins": bench.count_wins(kernel, kernel, arguments.aa)},
-            "power_at_1_08": {"trials": arguments.power, "found": bench.count_wins(kernel, slower, arguments.power)},
+            "busy_processes": arguments.load,
+            "aa": {"trials": arguments.aa, "false_wins": false_wins},
+            "power_at_1_08": {"trials": arguments.power, "found": found},
             "machine": fingerprint.model_dump(mode="json"),
             "load_average": os.getloadavg()[0],
             "command": " ".join(["python", "-m", "benchmarks.judge", *sys.argv[1:]]),
@@ -200,6 +232,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON document on one line")
     parser.add_argument("--aa", type=int, default=40, metavar="N", help="trials of a kernel against itself")
     parser.add_argument("--power", type=int, default=20, metavar="N", help="trials at a true speedup of 1.08")
+    parser.add_argument("--load", type=int, default=0, metavar="N", help="busy processes beside the trials")
     parser.add_argument("--judgements", type=int, default=10, metavar="N", help="candidates judged for the rate")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

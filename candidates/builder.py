@@ -1,8 +1,9 @@
-"""Builder: compiles candidates in a sandbox, a bounded number at a time."""
+"""Builder: compiles candidates in a sandbox, a bounded number at a time, and none while something is measured."""
 
 import threading
 from collections.abc import Mapping
 
+from candidates.benchmark.exclusive import building_slot
 from candidates.candidate import Candidate, LanguageName
 from candidates.language import KernelLanguage, SourceRefused
 from candidates.task import KernelTask
@@ -37,7 +38,7 @@ class Builder:
             recipe = self._languages[candidate.language].build_recipe(task, candidate)
         except SourceRefused as refusal:
             return _rejected(Reason.FORBIDDEN_BUILD_FLAG, Evidence(message=str(refusal)))
-        with self._slots, self._sandbox.open(LIMITS) as session:
+        with self._slots, building_slot(), self._sandbox.open(LIMITS) as session:
             for name, content in recipe.files.items():
                 session.put(name, content)
             for command in recipe.commands:

@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 
-from candidates.inputs import Distribution, draw_input
+from candidates.inputs import Distribution, draw_every_kind
 from candidates.reference import run_oracle, run_reference
-from candidates.task import ErrorBound, InputRole, KernelTask
+from candidates.task import ErrorBound, KernelTask
 
 DERIVATION_SEED = 20_231_116  # fixed, so that one op on one torch version always has one bound
 CANCELLED = 1e-9
@@ -52,15 +52,8 @@ def _own_results(task: KernelTask) -> Iterator[tuple[Distribution, torch.Tensor,
     """Exact and torch's value of every floating output, for every workload and distribution."""
     rng = np.random.default_rng(DERIVATION_SEED)
     for workload in task.workloads:
-        # Parameters look the same under every distribution; drawing a large one seven times takes seconds.
-        parameters = {
-            spec.name: draw_input(spec, workload.axes, Distribution.NORMAL, rng)
-            for spec in task.inputs_of(InputRole.PARAMETER)
-        }
-        others = [spec for spec in task.inputs if spec.name not in parameters]
-        for distribution in Distribution:
-            drawn = {spec.name: draw_input(spec, workload.axes, distribution, rng) for spec in others}
-            exact, got = run_oracle(task, parameters | drawn), run_reference(task, parameters | drawn)
+        for distribution, inputs in draw_every_kind(task, workload, rng):
+            exact, got = run_oracle(task, inputs), run_reference(task, inputs)
             for name, value in exact.items():
                 if value.is_floating_point():
                     yield distribution, value, got[name]

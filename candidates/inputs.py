@@ -1,6 +1,7 @@
 """Inputs of a task drawn from several distributions, reproducible from a seed."""
 
 import math
+from collections.abc import Iterator
 from enum import StrEnum
 
 import numpy as np
@@ -29,6 +30,23 @@ def draw_inputs(
 ) -> dict[str, torch.Tensor]:
     """Every input by name, with the sizes and strides that the workload gives."""
     return {spec.name: draw_input(spec, workload.axes, distribution, rng) for spec in task.inputs}
+
+
+def draw_every_kind(
+    task: KernelTask, workload: Workload, rng: np.random.Generator
+) -> Iterator[tuple[Distribution, dict[str, torch.Tensor]]]:
+    """Inputs of each distribution, the normal one first. The parameters are the same in all: they do not depend on it,
+    and drawing a large one takes seconds."""
+    parameters = {
+        spec.name: draw_input(spec, workload.axes, Distribution.NORMAL, rng)
+        for spec in task.inputs_of(InputRole.PARAMETER)
+    }
+    others = [spec for spec in task.inputs if spec.name not in parameters]
+    for distribution in Distribution:
+        yield (
+            distribution,
+            parameters | {spec.name: draw_input(spec, workload.axes, distribution, rng) for spec in others},
+        )
 
 
 def draw_input(
@@ -77,6 +95,6 @@ def _draw_activation(sizes: tuple[int, ...], distribution: Distribution, rng: np
             heavy: Values = values / spread
             return heavy
         case Distribution.CONSTANT_ROWS:
-            return np.broadcast_to(values[..., :1], sizes) if sizes else values
+            return np.broadcast_to(values[..., :1], sizes).copy() if sizes else values
         case Distribution.TIES:
             return np.round(values)

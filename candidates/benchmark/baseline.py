@@ -21,6 +21,7 @@ from candidates.benchmark.baseline_protocol import (
     read_exactly,
     read_pickled,
 )
+from candidates.benchmark.fused import find_fused
 from candidates.kernel_runner import Call, Prepared
 from candidates.measurement import Baseline
 from candidates.task import KernelTask
@@ -28,7 +29,7 @@ from kernel_sandbox.arena import Arena, Place
 
 
 class BaselineFailed(Exception):
-    """PyTorch itself cannot run or compile the task's reference, or ended; never the candidate's fault."""
+    """PyTorch itself cannot run, fuse or compile the task's reference, or ended; never the candidate's fault."""
 
 
 class Allocator(StrEnum):
@@ -40,6 +41,7 @@ class Allocator(StrEnum):
 ALLOCATOR_OF = {
     Baseline.EAGER: Allocator.DEFAULT,
     Baseline.EAGER_OUT: Allocator.KEEPING,
+    Baseline.FUSED: Allocator.KEEPING,
     Baseline.COMPILE: Allocator.KEEPING,
 }
 
@@ -159,11 +161,13 @@ class BaselinePool:
         self._compile_cache = compile_cache
         self._processes: dict[_ProcessKey, BaselineProcess] = {}
         self._sessions = itertools.count()
+        self._fused: dict[str, str | None] = {}
 
     def open(
         self, baseline: Baseline, task: KernelTask, arena: Arena, core: int | None, threads: int
     ) -> BaselineRunner:
         """`core`: the whole process is pinned there, None: all cores. Raises BaselineFailed."""
+        reference = self._fuse(task) if baseline is Baseline.FUSED else task.reference
         key = _ProcessKey(ALLOCATOR_OF[baseline], threads)
         if key not in self._processes:
             self._processes[key] = BaselineProcess(key.allocator, threads, self._compile_cache)
@@ -175,6 +179,7 @@ class BaselinePool:
             Opening(
                 session=session,
                 task_json=task.model_dump_json(),
+                reference=reference,
                 segment_paths={
                     segment: f"/proc/{os.getpid()}/fd/{descriptor}" for segment, descriptor in arena.descriptors.items()
                 },
@@ -182,6 +187,14 @@ class BaselinePool:
             ),
         )
         return BaselineRunner(process, session, task)
+
+    def _fuse(self, task: KernelTask) -> str:
+        if task.id not in self._fused:
+            self._fused[task.id] = find_fused(task)
+        source = self._fused[task.id]
+        if source is None:
+            raise BaselineFailed(f"no single op of PyTorch does what {task.op} does")
+        return source
 
     def close(self) -> None:
         for process in self._processes.values():

@@ -37,7 +37,7 @@ Kernel = Callable[..., object]
 
 
 class Session:
-    """One reference, eager or compiled, over one arena."""
+    """One function, eager or compiled, over one arena."""
 
     def __init__(self, task: KernelTask, kernel: Kernel, segments: dict[Segment, memoryview]) -> None:
         self._task = task
@@ -104,7 +104,7 @@ class Server:
         match command, content:
             case Command.OPEN, Opening() as opening:
                 task = KernelTask.model_validate_json(opening.task_json)
-                kernel = self._compile(task) if opening.is_compiled else load_reference(task.reference)
+                kernel = self._compile(task) if opening.is_compiled else load_reference(opening.reference)
                 segments = {segment: _map(segment, path) for segment, path in opening.segment_paths.items()}
                 self._sessions[opening.session] = Session(task, kernel, segments)
             case Command.LAY_OUT, Layout() as layout:

@@ -35,6 +35,8 @@ class Command(IntEnum):
 class Opening:
     session: int
     task_json: str
+    reference: str
+    """What is called; the task has the shapes."""
     segment_paths: dict[Segment, str]
     is_compiled: bool
 

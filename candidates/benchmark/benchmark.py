@@ -42,6 +42,7 @@ from candidates.candidate import Candidate
 from candidates.ceilings import measure_ceilings_again
 from candidates.device import DeviceCeilings
 from candidates.judge.cpp_runner import open_cpp_runner, open_null_runner
+from candidates.judge.defences import ALL_DEFENCES, Defences
 from candidates.judge.endings import fault_of_ending
 from candidates.judge.outputs import Fault
 from candidates.kernel_runner import Prepared, RunnerEnded
@@ -79,6 +80,7 @@ class Benchmark:
         cache_folder: Path,
         baselines: Sequence[Baseline] = PYTORCH_BASELINES,
         measure_again: Callable[[DeviceCeilings], DeviceCeilings] = measure_ceilings_again,
+        defences: Defences = ALL_DEFENCES,
     ) -> None:
         """`cache_folder` keeps the compiled runner and the baselines fixed for each task.
 
@@ -91,6 +93,7 @@ class Benchmark:
         self._cache_folder = cache_folder
         self._baselines = tuple(baselines)
         self._measure_again = measure_again
+        self._defences = defences
 
     def fix_best_baselines(self, task: KernelTask, threads: int | None = None) -> Mapping[str, BestBaseline]:
         """By name of the public workload; measured once for each task and thread count, then kept."""
@@ -229,7 +232,7 @@ class Benchmark:
         with (
             exclusive_slot(),
             pinned(core),
-            Contest(task, self._pool, self._ceilings, rng, core, threads) as contest,
+            Contest(task, self._pool, self._ceilings, rng, core, threads, self._defences) as contest,
         ):
             yield contest, rng
 
@@ -257,6 +260,7 @@ class Benchmark:
                     contest.core,
                     threads,
                     cache_folder=self._cache_folder,
+                    defences=self._defences,
                 )
                 return contest.enter(runner, self._ceilings.dispatch_us)
 
@@ -268,7 +272,18 @@ class Benchmark:
             )
             current = enter(live.candidate, live.artifact)[0] if live else None
             side, prepared = enter(candidate, artifact)
-            yield Bout(contest, best, side, prepared, current, handshake, self._ceilings, self._measure_again, seed)
+            yield Bout(
+                contest,
+                best,
+                side,
+                prepared,
+                current,
+                handshake,
+                self._ceilings,
+                self._measure_again,
+                seed,
+                self._defences,
+            )
 
 
 def _caught(run: Callable[[], Measurement], seed: int) -> Measurement | Rejected:

@@ -21,6 +21,7 @@ from candidates.benchmark.statistics import (
 )
 from candidates.device import DeviceCeilings
 from candidates.floor import floor_us
+from candidates.judge.defences import Defence, Defences
 from candidates.judge.outputs import Fault, rejected
 from candidates.kernel_runner import Prepared
 from candidates.measurement import Baseline, Decision, WorkloadMeasurement
@@ -58,6 +59,7 @@ class Bout:
         ceilings: DeviceCeilings,
         measure_again: Callable[[DeviceCeilings], DeviceCeilings],
         seed: int,
+        defences: Defences,
     ) -> None:
         """`handshake` is a side without a kernel, which tells what answering costs.
 
@@ -68,12 +70,13 @@ class Bout:
         self._best = best
         self._candidate = candidate
         self._current = current
-        self._handshake = handshake
+        self._handshake = handshake if Defence.BELIEVED_HANDSHAKE in defences else None
         self._ceilings = ceilings
         self._measure_again = measure_again
         self._seed = seed
         self._rng = np.random.default_rng(seed)
-        self._audit = Audit(contest.task, self._rng, seed)
+        self._audit = Audit(contest.task, self._rng, seed) if Defence.TIMED_CALLS_CHECKED in defences else None
+        self._defences = defences
         self._heats: dict[str, _Heat] = {}
 
     @property
@@ -107,7 +110,7 @@ class Bout:
         Raises Caught when it is shown to be less.
         """
         batched = self._heats[workload.name].pairing
-        if batched.count == 1:
+        if batched.count == 1 or Defence.SINGLE_CALLS not in self._defences:
             return
         single = Pairing(batched.baseline, batched.candidate, 1, self._rng, self._audit, self._handshake)
         with self._contest.sampler(workload, batched.count) as sampler:
@@ -183,7 +186,7 @@ class Bout:
             parameter_bytes = min(packed, self._contest.task.parameter_bytes())
         floor = floor_us(self._contest.task, workload, self._ceilings, parameter_bytes)
         fastest_us = median(pairing.candidate_times_us())
-        if fastest_us >= _POSSIBLE_SHARE * floor:
+        if fastest_us >= _POSSIBLE_SHARE * floor or Defence.FLOOR not in self._defences:
             return
         self._ceilings = self._measure_again(self._ceilings)
         floor = floor_us(self._contest.task, workload, self._ceilings, parameter_bytes)

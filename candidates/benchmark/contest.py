@@ -12,6 +12,7 @@ from candidates.benchmark.slots import ContentPool, Slots, call_bytes, place_par
 from candidates.device import DeviceCeilings
 from candidates.floor import floor_us, last_cache_bytes, parameters_are_cold
 from candidates.inputs import Distribution, draw_input
+from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.kernel_runner import KernelRunner, Prepared
 from candidates.measurement import Baseline
 from candidates.task import InputRole, KernelTask, Workload
@@ -32,6 +33,7 @@ class Contest:
         rng: np.random.Generator,
         core: int | None,
         threads: int,
+        defences: Defences = ALL_DEFENCES,
     ) -> None:
         """`core`: all sides run there; None: on all cores."""
         self.task = task
@@ -41,7 +43,7 @@ class Contest:
         self.parameter_sets = _count_parameter_sets(task, ceilings)
         self._pool = pool
         self._private_cache_bytes = ceilings.read[-3].working_set_bytes if len(ceilings.read) > 2 else 0
-        self._content = ContentPool(rng)
+        self._content = ContentPool(rng, is_fresh=Defence.FRESH_TIMED_CONTENT in defences)
         self._flush = CacheFlush(last_cache_bytes(ceilings)) if self.are_parameters_cold else None
         self._baselines: dict[Baseline, Side] = {}
         self._open = ExitStack()

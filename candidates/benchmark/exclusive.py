@@ -1,4 +1,4 @@
-"""The right to measure: one holder on the machine at a time, on one core where one is measured."""
+"""The right to measure: one holder on the machine at a time, on one core where one is measured, and no build beside."""
 
 import fcntl
 import os
@@ -19,9 +19,22 @@ def exclusive_slot(lock_file: Path = DEVICE_LOCK) -> Iterator[None]:
 
     Not for use within itself. Raises OSError where the lock cannot be opened.
     """
+    with _locked(lock_file, fcntl.LOCK_EX):
+        yield
+
+
+@contextmanager
+def building_slot(lock_file: Path = DEVICE_LOCK) -> Iterator[None]:
+    """Waits for whoever measures, and lets nobody measure; builds do not wait for each other."""
+    with _locked(lock_file, fcntl.LOCK_SH):
+        yield
+
+
+@contextmanager
+def _locked(lock_file: Path, mode: int) -> Iterator[None]:
     descriptor = _open_lock(lock_file)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        fcntl.flock(descriptor, mode)
         yield
     finally:
         os.close(descriptor)

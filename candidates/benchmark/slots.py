@@ -39,8 +39,10 @@ class ContentPool:
     and had its results ready, would meet none of it again.
     """
 
-    def __init__(self, rng: np.random.Generator) -> None:
+    def __init__(self, rng: np.random.Generator, *, is_fresh: bool = True) -> None:
+        """Without `is_fresh` it fills with the same content every time."""
         self._rng = rng
+        self._is_fresh = is_fresh
         self._pools: dict[ElementType, tuple[Bytes, Bytes]] = {}
 
     def draw(self, count: int) -> int:
@@ -52,7 +54,8 @@ class ContentPool:
         largest = _POOL_BYTES // 2
         for start in range(0, len(target), largest):
             part = target[start : start + largest]
-            offsets = self._rng.integers(0, _POOL_BYTES - len(part) + 1, 2) // CACHE_LINE_BYTES * CACHE_LINE_BYTES
+            room = _POOL_BYTES - len(part) if self._is_fresh else 0
+            offsets = self._rng.integers(0, room + 1, 2) // CACHE_LINE_BYTES * CACHE_LINE_BYTES
             content, bits = (
                 pool[offset : offset + len(part)]
                 for pool, offset in zip(self._pool(element_type), offsets, strict=True)

@@ -4,11 +4,12 @@ A task whose check passes zeros, or a copy of its input, would be won by a kerne
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 import numpy as np
 import torch
 
-from candidates.inputs import Distribution, draw_inputs
+from candidates.inputs import Distribution, draw_every_kind
 from candidates.judge.outputs import Fault, compare_results, poison, result_specs
 from candidates.reference import run_oracle, run_reference
 from candidates.task import KernelTask, TensorSpec, Workload
@@ -24,37 +25,51 @@ def find_weaknesses(task: KernelTask) -> list[str]:
     """Why the task is not admitted, in words; empty for one that is. Takes its smallest public workloads."""
     weaknesses: list[str] = []
     caught: dict[str, bool] = {}
+    constant = {spec.name for spec in result_specs(task)}
     for workload in sorted(task.public_workloads, key=lambda each: _elements(task, each))[:_WORKLOADS]:
-        for distribution in Distribution:
-            rng = np.random.default_rng(ADMISSION_SEED)
-            inputs = draw_inputs(task, workload, distribution, rng)
+        for distribution, inputs in draw_every_kind(task, workload, np.random.default_rng(ADMISSION_SEED)):
             exact, right = run_oracle(task, inputs), run_reference(task, inputs)
+            if distribution is Distribution.NORMAL:
+                first = right
+            constant -= {name for name in constant if not torch.equal(right[name], first[name])}
             case = f"{workload.name}, {distribution.value} inputs"
             for name, results in {"PyTorch": right, "float64, rounded": _rounded(task, exact)}.items():
                 if isinstance(found := compare_results(task, exact, results), Fault):
                     weaknesses.append(f"a right result fails ({name}; {case}): {found.message}")
-            for name, results in _mutants(task, inputs, right):
+            for name, make in _mutants(task, inputs, right):
+                if caught.get(name):
+                    continue
+                results = make()
                 if any(not torch.equal(results[key], right[key]) for key in right):
-                    fails = isinstance(compare_results(task, exact, results), Fault)
-                    caught[name] = caught.get(name, False) or fails
+                    caught[name] = isinstance(compare_results(task, exact, results), Fault)
+    weaknesses += [f"{name} does not depend on the inputs" for name in sorted(constant)]
     return weaknesses + [f"a wrong result passes: {name}" for name, was_caught in caught.items() if not was_caught]
 
 
-def _mutants(task: KernelTask, inputs: Mapping[str, torch.Tensor], right: Results) -> Iterator[tuple[str, Results]]:
+def _mutants(
+    task: KernelTask, inputs: Mapping[str, torch.Tensor], right: Results
+) -> Iterator[tuple[str, Callable[[], Results]]]:
     """One result at a time is replaced; those that equal the right ones do not apply."""
     for spec in result_specs(task):
         for name, mutate in _MUTATIONS.items():
-            yield f"{spec.name}: {name}", {**right, spec.name: mutate(right[spec.name].clone(), spec)}
+            yield f"{spec.name}: {name}", partial(_mutated, right, spec, mutate)
         for source in task.inputs:
             given = inputs[source.name]
             if given.shape == right[spec.name].shape and given.dtype == right[spec.name].dtype:
-                yield f"{spec.name}: copy of {source.name}", {**right, spec.name: given.clone()}
+                yield f"{spec.name}: copy of {source.name}", partial(dict, right, **{spec.name: given})
     if any(tensor.dtype == torch.float32 for tensor in inputs.values()):
-        coarse = {
-            name: tensor.bfloat16().float() if tensor.dtype == torch.float32 else tensor
-            for name, tensor in inputs.items()
-        }
-        yield "inputs rounded to bfloat16", run_reference(task, coarse)
+        yield "inputs rounded to bfloat16", partial(_of_coarse_inputs, task, inputs)
+
+
+def _mutated(right: Results, spec: TensorSpec, mutate: Mutate) -> Results:
+    return {**right, spec.name: mutate(right[spec.name].clone(), spec)}
+
+
+def _of_coarse_inputs(task: KernelTask, inputs: Mapping[str, torch.Tensor]) -> Results:
+    coarse = {
+        name: tensor.bfloat16().float() if tensor.dtype == torch.float32 else tensor for name, tensor in inputs.items()
+    }
+    return run_reference(task, coarse)
 
 
 def _zeros(right: torch.Tensor, spec: TensorSpec) -> torch.Tensor:

@@ -12,6 +12,7 @@ from importlib import resources
 from pathlib import Path
 
 from candidates.candidate import Candidate
+from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.kernel_runner import Call, Prepared, RunnerEnded
 from candidates.task import KernelTask
 from kernel_sandbox.arena import Arena, Place, Segment
@@ -28,6 +29,9 @@ _REQUEST = struct.Struct("=QIIII")
 _REPLY = struct.Struct("=QQ")
 _HELLO, _PREPARE, _LAY_OUT, _RUN = range(4)
 _OUTPUTS_BIT = 1 << 63
+
+_COMPILED_DEFENCES: Defences = frozenset({Defence.SYSTEM_CALL_FILTER, Defence.FLOAT_STATE})
+"""Those that the runner itself is compiled with or, in tests, without."""
 
 _programs: dict[str, bytes] = {}
 """The compiled runner by the digest of its source: one compilation a process at most."""
@@ -160,20 +164,23 @@ def open_cpp_runner(
     *,
     call_limit_s: float = CALL_LIMIT_S,
     cache_folder: Path | None = None,
+    defences: Defences = ALL_DEFENCES,
 ) -> CppRunner:
     """A fresh process with the kernel loaded. Raises RunnerEnded when it cannot be, SandboxError for the machine.
 
     The arena must hold the descriptors' whole life. `cache_folder` keeps the compiled runner between runs of ours.
     """
     has_prepare = candidate.prepare is not None
-    return _open(sandbox, task, artifact, arena, core, threads, call_limit_s, cache_folder, has_prepare=has_prepare)
+    return _open(
+        sandbox, task, artifact, arena, core, threads, call_limit_s, cache_folder, defences, has_prepare=has_prepare
+    )
 
 
 def open_null_runner(
     sandbox: Sandbox, task: KernelTask, arena: Arena, core: int | None, threads: int, *, cache_folder: Path | None
 ) -> CppRunner:
     """As `open_cpp_runner`, without a kernel: only null batches, with nobody in the process who could lengthen them."""
-    return _open(sandbox, task, None, arena, core, threads, CALL_LIMIT_S, cache_folder, has_prepare=False)
+    return _open(sandbox, task, None, arena, core, threads, CALL_LIMIT_S, cache_folder, ALL_DEFENCES, has_prepare=False)
 
 
 def _open(
@@ -185,10 +192,11 @@ def _open(
     threads: int,
     call_limit_s: float,
     cache_folder: Path | None,
+    defences: Defences,
     *,
     has_prepare: bool,
 ) -> CppRunner:
-    program = _runner_program(sandbox, cache_folder)
+    program = _runner_program(sandbox, cache_folder, _COMPILED_DEFENCES - defences)
     session = sandbox.open(
         Limits(
             wall_s=SESSION_LIMIT_S,
@@ -217,8 +225,9 @@ def _open(
     return runner
 
 
-def _runner_program(sandbox: Sandbox, cache_folder: Path | None) -> bytes:
+def _runner_program(sandbox: Sandbox, cache_folder: Path | None, without: Defences) -> bytes:
     source = resources.files("kernel_sandbox.runners").joinpath("cpp_runner.cpp").read_bytes()
+    source = "".join(f"#define WITHOUT_{name.upper()}\n" for name in sorted(without)).encode() + source
     digest = hashlib.sha256(source).hexdigest()
     if digest not in _programs:
         cached = cache_folder / f"cpp_runner-{digest[:16]}" if cache_folder else None

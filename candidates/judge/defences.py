@@ -59,4 +59,5 @@ class Defence(StrEnum):
     """A win in batches must be one in single calls."""
 
 
-ALL_DEFENCES = frozenset(Defence)
+Defences = frozenset[Defence]
+ALL_DEFENCES: Defences = frozenset(Defence)

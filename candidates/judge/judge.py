@@ -16,6 +16,7 @@ from candidates.candidate import Candidate, LanguageName
 from candidates.inputs import Distribution
 from candidates.judge.artifact import find_forbidden
 from candidates.judge.cpp_runner import CALL_LIMIT_S, open_cpp_runner
+from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.judge.endings import fault_of_ending
 from candidates.judge.outputs import Fault, rejected
 from candidates.judge.trial import MARGIN_BYTES, ParameterSet, Trial, case_bytes, parameters_bytes, place_parameters
@@ -50,8 +51,10 @@ class Judge:
         core: int | None = None,
         call_limit_s: float = CALL_LIMIT_S,
         cache_folder: Path | None = None,
+        defences: Defences = ALL_DEFENCES,
     ) -> None:
         self._sandbox = sandbox
+        self._defences = defences
         self._core = core
         self._call_limit_s = call_limit_s
         self._cache_folder = cache_folder
@@ -65,9 +68,10 @@ class Judge:
             return NeedsDevice(target=task.device_id)
         seed = secrets.randbits(63) if seed is None else seed
         rng = np.random.default_rng(seed)
-        batches = list(_plan(task, rng))
-        parameter_sets = 2 if task.parameter_bytes() <= LARGE_PARAMETERS_BYTES else 1
-        with _make_arena(task, batches, parameter_sets) as arena:
+        batches = list(_plan(task, rng, self._defences))
+        has_two_sets = Defence.PARAMETER_SETS in self._defences and task.parameter_bytes() <= LARGE_PARAMETERS_BYTES
+        parameter_sets = 2 if has_two_sets else 1
+        with _make_arena(task, batches, parameter_sets, self._defences) as arena:
             parameters = place_parameters(task, arena, rng, parameter_sets)
             try:
                 runner = open_cpp_runner(
@@ -80,6 +84,7 @@ class Judge:
                     task.threads,
                     call_limit_s=self._call_limit_s,
                     cache_folder=self._cache_folder,
+                    defences=self._defences,
                 )
             except RunnerEnded as ended:
                 return _rejected_before_calls(ended, Reason.LOAD_FAILED, seed)
@@ -106,9 +111,9 @@ class Judge:
         for batch in batches:
             for segment, bytes_below in used.items():
                 arena.release(segment, bytes_below)
-            trial = Trial(task, batch.workload, batch.distributions, parameters, arena, rng)
+            trial = Trial(task, batch.workload, batch.distributions, parameters, arena, rng, self._defences)
             try:
-                found = _try_batch(task, trial, runner)
+                found = self._try_batch(task, trial, runner)
             except RunnerEnded as ended:
                 fault = fault_of_ending(ended, Reason.CRASHED)
                 return rejected(batch.workload, fault, seed=seed, log_tail=ended.finished.log)
@@ -117,40 +122,43 @@ class Judge:
                 return rejected(batch.workload, fault, seed=seed, distribution=distribution)
             worst = max(worst, found)
             calls_checked += len(trial.calls)
-        if forbidden := find_forbidden(artifact):
+        if Defence.SHIPPED_CODE in self._defences and (forbidden := find_forbidden(artifact)):
             evidence = Evidence(message=f"the kernel may not be shipped: it {'; it '.join(forbidden)}")
             return Rejected(reason=Reason.FORBIDDEN_SYMBOL, workload=None, evidence=evidence, seed=seed)
         return Accepted(
             evidence=EvidenceKind.NATIVE, seed=seed, calls_checked=calls_checked, worst_error_in_bounds=worst
         )
 
-
-def _try_batch(task: KernelTask, trial: Trial, runner: KernelRunner) -> tuple[Distribution | None, Fault] | float:
-    runner.lay_out([trial.workload.axes[axis] for axis in task.axes], trial.calls)
-    runner.run(0, len(trial.calls))
-    runner.freeze()
-    found = trial.find_fault()
-    if isinstance(found, float):
-        left = trial.snapshot()
+    def _try_batch(
+        self, task: KernelTask, trial: Trial, runner: KernelRunner
+    ) -> tuple[Distribution | None, Fault] | float:
+        runner.lay_out([trial.workload.axes[axis] for axis in task.axes], trial.calls)
+        runner.run(0, len(trial.calls))
+        if Defence.FREEZE in self._defences:
+            runner.freeze()
+        else:
+            time.sleep(_LATE_WRITE_S)
+        found = trial.find_fault()
+        if isinstance(found, float) and Defence.UNCHANGED_AFTER_RETURN in self._defences:
+            left = trial.snapshot()
+            runner.thaw()
+            time.sleep(_LATE_WRITE_S if task.threads > 1 else 0.0)
+            runner.freeze()
+            if not np.array_equal(left, trial.snapshot()):
+                message = "outputs changed after the kernel had returned"
+                found = None, Fault(reason=Reason.OUTPUT_CHANGED_AFTER_RETURN, message=message)
         runner.thaw()
-        time.sleep(_LATE_WRITE_S if task.threads > 1 else 0.0)
-        runner.freeze()
-        if not np.array_equal(left, trial.snapshot()):
-            found = (
-                None,
-                Fault(
-                    reason=Reason.OUTPUT_CHANGED_AFTER_RETURN, message="outputs changed after the kernel had returned"
-                ),
-            )
-    runner.thaw()
-    return found
+        return found
 
 
-def _plan(task: KernelTask, rng: np.random.Generator) -> Iterator[_Batch]:
+def _plan(task: KernelTask, rng: np.random.Generator, defences: Defences) -> Iterator[_Batch]:
     # Hidden ones last: what a kernel prints about them is then in no log that an author gets to see.
-    for workload in (*task.public_workloads, *task.hidden_workloads):
+    hidden = task.hidden_workloads if Defence.HIDDEN_SHAPES in defences else ()
+    for workload in (*task.public_workloads, *hidden):
         chosen = _choose_distributions(task, workload, rng)
-        bytes_a_case = sum(case_bytes(task, workload).values())
+        if Defence.DISTRIBUTIONS not in defences:
+            chosen = [Distribution.NORMAL] * len(chosen)
+        bytes_a_case = sum(case_bytes(task, workload, defences).values())
         cases = max(1, BATCH_BYTES // bytes_a_case)
         for first in range(0, len(chosen), cases):
             yield _Batch(workload=workload, distributions=tuple(chosen[first : first + cases]))
@@ -169,11 +177,11 @@ def _choose_distributions(task: KernelTask, workload: Workload, rng: np.random.G
     return [Distribution.NORMAL, *(rest[index] for index in rng.permutation(len(rest))[:others])]
 
 
-def _make_arena(task: KernelTask, batches: Sequence[_Batch], parameter_sets: int) -> Arena:
+def _make_arena(task: KernelTask, batches: Sequence[_Batch], parameter_sets: int, defences: Defences) -> Arena:
     """Large enough for the largest batch."""
     sizes = dict.fromkeys(Segment, 0)
     for batch in batches:
-        for segment, size in case_bytes(task, batch.workload).items():
+        for segment, size in case_bytes(task, batch.workload, defences).items():
             sizes[segment] = max(sizes[segment], len(batch.distributions) * size)
     parameters = parameters_bytes(task, parameter_sets)
     return Arena(sizes[Segment.INPUTS] + parameters, sizes[Segment.OUTPUTS] + MARGIN_BYTES)

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 
 from candidates.inputs import Distribution, draw_input
+from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.judge.outputs import Fault, bits, compare_results, find_unwritten, poison, result_specs
 from candidates.kernel_runner import Call
 from candidates.reference import run_oracle
@@ -50,22 +51,29 @@ class Trial:
         parameter_sets: Sequence[ParameterSet],
         arena: Arena,
         rng: np.random.Generator,
+        defences: Defences = ALL_DEFENCES,
     ) -> None:
         self.task = task
         self.workload = workload
         self._arena = arena
         self._rng = rng
+        self._defences = defences
         self._canaries: list[npt.NDArray[np.uint8]] = []
         self._guarded_from = arena.used_bytes(Segment.OUTPUTS)
-        end = self._guarded_from + len(distributions) * case_bytes(task, workload)[Segment.OUTPUTS] + MARGIN_BYTES
+        end = self._guarded_from + (
+            len(distributions) * case_bytes(task, workload, defences)[Segment.OUTPUTS] + MARGIN_BYTES
+        )
         self._watched = arena.memory[Segment.OUTPUTS][:end]
         self._watched[self._guarded_from :] = _CANARY
         activations = task.inputs_of(InputRole.ACTIVATION)
         # In one call one activation ends where the memory does.
         self._at_end = activations[int(rng.integers(len(activations)))].name if activations else None
+        if not {Defence.UNMAPPED_EDGE, Defence.READ_ONLY_INPUTS} <= defences:
+            self._at_end = None
+        self._same_inputs: Mapping[str, torch.Tensor] = {}
         calls: list[Call] = []
         self.cases = [
-            self._lay_out(distribution, index % len(parameter_sets), parameter_sets, calls)
+            self._lay_out(distribution, self._parameter_set(index, parameter_sets), parameter_sets, calls)
             for index, distribution in enumerate(distributions)
         ]
         self._canaries.append(self._watched[self._guarded_from :])
@@ -76,7 +84,8 @@ class Trial:
 
         The runner must be frozen.
         """
-        if not all(bool((canary == _CANARY).all()) for canary in self._canaries):
+        is_guarded = Defence.GUARD_BANDS in self._defences
+        if is_guarded and not all(bool((canary == _CANARY).all()) for canary in self._canaries):
             return None, Fault(
                 reason=Reason.WROTE_OUT_OF_BOUNDS, message="memory beside an output or a state was overwritten"
             )
@@ -99,10 +108,12 @@ class Trial:
                 return unwritten
         worst = 0.0
         for results in case.results:
-            found = compare_results(self.task, case.exact, results)
+            found = compare_results(self.task, case.exact, results, self._defences)
             if isinstance(found, Fault):
                 return found
             worst = max(worst, found)
+        if Defence.DETERMINISM not in self._defences:
+            return worst
         for spec in result_specs(self.task):
             if not torch.equal(bits(first[spec.name]), bits(second[spec.name])):
                 return Fault(
@@ -119,12 +130,8 @@ class Trial:
         calls: list[Call],
     ) -> Case:
         parameters = parameter_sets[parameter_set]
-        inputs = {
-            spec.name: parameters.tensors[spec.name]
-            if spec.role is InputRole.PARAMETER
-            else draw_input(spec, self.workload.axes, distribution, self._rng)
-            for spec in self.task.inputs
-        }
+        inputs = self._draw(distribution, parameters)
+        exact = run_oracle(self.task, {**inputs, **parameters.exact})
         results: list[dict[str, torch.Tensor]] = []
         for pattern in (0, 1):
             places: list[Place] = []
@@ -137,15 +144,17 @@ class Trial:
                     place = self._arena.place_at_end(Segment.INPUTS, spec.size_bytes(self.workload.axes))
                     view = view_of(self._arena, place, spec, self.workload.axes)
                 else:
-                    segment = Segment.OUTPUTS if spec.role is InputRole.STATE else Segment.INPUTS
-                    place, view = self._allocate(segment, spec)
+                    place, view = self._allocate(_segment(spec.role, self._defences), spec)
                 view.copy_(inputs[spec.name])
                 places.append(place)
                 if spec.role is InputRole.STATE:
                     left[spec.name] = view
             for output in self.task.outputs:
                 place, view = self._allocate(Segment.OUTPUTS, output)
-                poison(view, output.element_type, pattern)
+                if Defence.POISON in self._defences:
+                    poison(view, output.element_type, pattern)
+                else:
+                    view.copy_(exact[output.name])
                 places.append(place)
                 left[output.name] = view
             results.append(left)
@@ -154,14 +163,32 @@ class Trial:
             distribution=distribution,
             parameter_set=parameter_set,
             inputs=inputs,
-            exact=run_oracle(self.task, {**inputs, **parameters.exact}),
+            exact=exact,
             results=(results[0], results[1]),
         )
+
+    def _draw(self, distribution: Distribution, parameters: ParameterSet) -> Mapping[str, torch.Tensor]:
+        if self._same_inputs:
+            return self._same_inputs
+        inputs = {
+            spec.name: parameters.tensors[spec.name]
+            if spec.role is InputRole.PARAMETER
+            else draw_input(spec, self.workload.axes, distribution, self._rng)
+            for spec in self.task.inputs
+        }
+        if Defence.FRESH_CONTENT not in self._defences:
+            self._same_inputs = inputs
+        return inputs
+
+    def _parameter_set(self, case: int, sets: Sequence[ParameterSet]) -> int:
+        return case % len(sets) if Defence.FRESH_CONTENT in self._defences else 0
 
     def _allocate(self, segment: Segment, spec: TensorSpec) -> tuple[Place, torch.Tensor]:
         axes = self.workload.axes
         # Any cache line of a page: what holds for some alignments only must show.
         page_offset = CACHE_LINE_BYTES * int(self._rng.integers(PAGE_BYTES // CACHE_LINE_BYTES))
+        if Defence.ANY_ALIGNMENT not in self._defences:
+            page_offset = 0
         place = self._arena.allocate(segment, spec.size_bytes(axes), page_offset_bytes=page_offset)
         if segment is Segment.OUTPUTS:
             self._canaries.append(self._arena.memory[segment][self._guarded_from : place.offset_bytes])
@@ -195,13 +222,18 @@ def parameters_bytes(task: KernelTask, sets: int) -> int:
     return sets * sum(slot_bytes(spec.size_bytes(axes)) for spec in task.inputs_of(InputRole.PARAMETER))
 
 
-def case_bytes(task: KernelTask, workload: Workload) -> dict[Segment, int]:
+def case_bytes(task: KernelTask, workload: Workload, defences: Defences = ALL_DEFENCES) -> dict[Segment, int]:
     """Arena bytes that one case takes at most: two calls."""
     sizes = dict.fromkeys(Segment, 0)
     for spec in (*task.inputs, *task.outputs):
         role = getattr(spec, "role", None)
         if role is InputRole.PARAMETER:
             continue
-        segment = Segment.INPUTS if role is InputRole.ACTIVATION else Segment.OUTPUTS
-        sizes[segment] += 2 * (slot_bytes(spec.size_bytes(workload.axes)) + PAGE_BYTES)
+        sizes[_segment(role, defences)] += 2 * (slot_bytes(spec.size_bytes(workload.axes)) + PAGE_BYTES)
     return sizes
+
+
+def _segment(role: InputRole | None, defences: Defences) -> Segment:
+    """`role` is None for an output."""
+    is_read_only = role is InputRole.ACTIVATION and Defence.READ_ONLY_INPUTS in defences
+    return Segment.INPUTS if is_read_only else Segment.OUTPUTS

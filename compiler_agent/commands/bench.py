@@ -9,6 +9,7 @@ from rich.table import Table
 from candidates.measurement import Decision, Measurement
 from candidates.verdict import Accepted, Rejected
 from compiler_agent.commands.judge import parse_candidate, print_verdict, record_evaluation, verdict_document
+from compiler_agent.commands.options import JsonOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, print_json, result_console
@@ -20,7 +21,7 @@ def bench(
     task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
     candidate: Annotated[Path, typer.Argument(help="A candidate file, such as kernel.cpp.")],
     confirm: Annotated[bool, typer.Option(help="Confirm a win in 7 fresh processes.")] = True,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    json: JsonOption = False,
 ) -> ExitCode:
     """Judges a kernel, then races it against the best of its baselines in pairs.
 

@@ -9,12 +9,12 @@ from rich.table import Table
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.builds import BuildNotFound, BuildStore, NothingToRollBack
 from candidates.serving_build.runtime import BuildRefused
+from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.settings import read_settings
 
 app = typer.Typer(help="Serving builds: list, show, approve, roll back.", no_args_is_help=True)
 
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 BuildArgument = Annotated[str, typer.Argument(help="Id of a build, or the start of it.")]
 
 

@@ -7,6 +7,7 @@ from rich.table import Table
 
 from candidates.benchmark.exclusive import exclusive_slot
 from candidates.ceilings import fingerprint_device, measure_ceilings
+from compiler_agent.commands.options import JsonOption
 from compiler_agent.machine import examine_machine
 from compiler_agent.outcome import ExitCode, print_json, result_console
 from compiler_agent.settings import read_settings
@@ -14,7 +15,7 @@ from compiler_agent.settings import read_settings
 
 def doctor(
     ceilings: Annotated[bool, typer.Option(help="Also measure what the device can do (a few seconds).")] = True,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    json: JsonOption = False,
 ) -> ExitCode:
     """Checks this machine: compilers, sandbox, workflow server, GPU, keys, device ceilings.
 

@@ -11,6 +11,7 @@ from candidates.ledger.ledger import Ledger
 from candidates.measurement import Measurement
 from candidates.task import KernelTask
 from candidates.verdict import Accepted, NeedsDevice, Rejected, Verdict
+from compiler_agent.commands.options import JsonOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
@@ -22,7 +23,7 @@ def judge(
     task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
     candidate: Annotated[Path, typer.Argument(help="A candidate file, such as kernel.cpp.")],
     seed: Annotated[int | None, typer.Option(min=0, help="Repeat a judgement with its seed.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    json: JsonOption = False,
 ) -> ExitCode:
     """Builds a kernel in the sandbox, runs it there on secret inputs, and compares with float64.
 

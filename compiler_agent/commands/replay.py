@@ -6,26 +6,32 @@ from typing import Annotated
 import typer
 
 from candidates.device_model import replay_on_device
+from compiler_agent.commands.options import (
+    EngineOption,
+    JsonOption,
+    LimitOption,
+    ModelOption,
+    TraceFormatOption,
+    UtilisationOption,
+    WorkloadClassOption,
+)
 from compiler_agent.device import known_device_model
 from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
 from compiler_agent.settings import read_settings
 from traces.formats.read import read_trace
 from traces.replay.report import Distribution, ReplayReport
-from traces.replay.settings import EngineName
 from traces.served_model import DEFAULT_MODEL, open_model
 
 
 def replay(
     trace: Annotated[list[Path], typer.Argument(help="Traffic trace; several are merged by arrival.")],
-    model: Annotated[str, typer.Option(help="A local Hugging Face folder, or the embedded default.")] = DEFAULT_MODEL,
-    engine: Annotated[EngineName, typer.Option(help="How the engine forms steps.")] = "sglang",
-    utilisation: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of time the device is busy.")] = 0.8,
-    workload_class: Annotated[str | None, typer.Option(help="What to call this traffic.")] = None,
-    trace_format: Annotated[
-        str | None, typer.Option("--format", help="Of the trace, where content does not tell.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    model: ModelOption = DEFAULT_MODEL,
+    engine: EngineOption = "sglang",
+    utilisation: UtilisationOption = 0.8,
+    workload_class: WorkloadClassOption = None,
+    trace_format: TraceFormatOption = None,
+    limit: LimitOption = None,
+    json: JsonOption = False,
 ) -> ExitCode:
     """Replays a trace through continuous batching, chunked prefill and a prefix cache; prints how users fared.
 

@@ -10,13 +10,21 @@ import typer
 from candidates.ceilings import fingerprint_device
 from candidates.ledger.ledger import Ledger
 from candidates.run import OpDecision, RunReport, RunRequest
+from compiler_agent.commands.options import (
+    EngineOption,
+    JsonOption,
+    LimitOption,
+    ModelOption,
+    TraceFormatOption,
+    UtilisationOption,
+    WorkloadClassOption,
+)
 from compiler_agent.local_run import perform_run
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
 from compiler_agent.report import print_run_report
 from compiler_agent.settings import read_settings
 from traces.formats.read import read_trace
-from traces.replay.settings import EngineName
 from traces.sample import SAMPLE_TRACE
 from traces.served_model import DEFAULT_MODEL, open_model
 from workflows.payloads import RunInput
@@ -24,14 +32,12 @@ from workflows.payloads import RunInput
 
 def run(
     trace: Annotated[list[Path] | None, typer.Option(help="Traffic trace; several are merged by arrival.")] = None,
-    model: Annotated[str, typer.Option(help="A local Hugging Face folder, or the embedded default.")] = DEFAULT_MODEL,
-    workload_class: Annotated[str | None, typer.Option(help="What to call this traffic.")] = None,
-    trace_format: Annotated[
-        str | None, typer.Option("--format", help="Of the trace, where content does not tell.")
-    ] = None,
-    engine: Annotated[EngineName, typer.Option(help="How the engine forms steps.")] = "sglang",
-    utilisation: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of time the device is busy.")] = 0.8,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")] = None,
+    model: ModelOption = DEFAULT_MODEL,
+    workload_class: WorkloadClassOption = None,
+    trace_format: TraceFormatOption = None,
+    engine: EngineOption = "sglang",
+    utilisation: UtilisationOption = 0.8,
+    limit: LimitOption = None,
     hot_ops: Annotated[int, typer.Option(min=1, help="How many ops are searched.")] = 8,
     search_seconds: Annotated[float, typer.Option(min=1.0, help="Search time for all ops together.")] = 130.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most, an op.")] = 24,
@@ -42,7 +48,7 @@ def run(
     approve_automatically: Annotated[
         bool, typer.Option("--approve-automatically", help="A build that passes every gate goes live by itself.")
     ] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    json: JsonOption = False,
 ) -> ExitCode:
     """Performs a nightly run: replays traffic, finds hot ops, searches kernels, ships what wins.
 

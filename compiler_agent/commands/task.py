@@ -10,6 +10,7 @@ from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.task import KernelTask
 from compiler_agent.agents.search.agent import naive_kernel
 from compiler_agent.agents.search.program import NoProgram
+from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import LANGUAGES
@@ -19,7 +20,7 @@ app = typer.Typer(help="Kernel tasks in the ledger.", no_args_is_help=True)
 
 @app.command("list")
 def list_tasks(
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    json: JsonOption = False,
 ) -> ExitCode:
     """Lists the tasks that runs have made.
 
@@ -43,7 +44,7 @@ def show(
     language: Annotated[
         LanguageName | None, typer.Option(help="Print the entry's exact signature and a starting kernel.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    json: JsonOption = False,
 ) -> ExitCode:
     """Shows a task: its reference, inputs, workloads; with --language a file to start from.
 

@@ -192,6 +192,13 @@ class Constant(Mixer):
         return hidden + torch.tensor([1.0] * 12) * residual
 
 
+class Noisy(Mixer):
+    """Rounds away so much that a kernel in bfloat16 would pass as well."""
+
+    def forward(self, hidden: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        return (1e4 * hidden + residual) - 1e4 * hidden
+
+
 class Pair(nn.Module):
     """A served model of one layer list, with `block` twice."""
 
@@ -245,6 +252,7 @@ def test_extracts_a_block_of_classes_that_nobody_listed() -> None:
         (Doubling, "changes its inputs"),
         (Listing, "cannot follow it"),
         (Constant, "neither a parameter nor an argument"),
+        (Noisy, "a wrong result passes"),
     ],
 )
 def test_a_block_that_is_no_plain_function_is_an_obstacle(block: type[nn.Module], reason: str) -> None:

@@ -61,6 +61,11 @@ def test_calls_the_reference_on_the_tensors_of_the_arena(pool: BaselinePool, bas
         runner.close()
 
 
+def test_no_fused_baseline_where_no_op_does_the_same(pool: BaselinePool) -> None:
+    with Arena(1 << 16, 1 << 16) as arena, pytest.raises(BaselineFailed, match="no single op"):
+        pool.open(Baseline.FUSED, accumulate_task(), arena, None, 1)
+
+
 def test_many_calls_take_more_cpu_time_than_none(pool: BaselinePool) -> None:
     with Arena(1 << 16, 1 << 16) as arena:
         runner = pool.open(Baseline.EAGER_OUT, accumulate_task(), arena, None, 1)

@@ -84,7 +84,7 @@ SKIPS_WHEN_TIMED = "if (calls++ < 40) compute(x, weight, y, rows);"
 ZEROS_WHEN_TIMED = "if (calls++ < 40) compute(x, weight, y, rows); else for (int i = 0; i < rows * 256; i++) y[i] = 0;"
 SLOW_AFTER_A_PAUSE = """
     int64_t began = now_ns();
-    while (began - last_ns > 3000 && now_ns() - began < 60000) {}
+    while (began - last_ns > 3000 && now_ns() - began < 20000) {}
     compute(x, weight, y, rows);
     last_ns = now_ns();
 """
@@ -243,6 +243,7 @@ def test_state_that_a_kernel_does_not_update_is_noticed_while_timed(benchmark_of
         (SKIPS_WHEN_TIMED, Reason.OUTPUT_NOT_WRITTEN),
         (ZEROS_WHEN_TIMED, Reason.WRONG_VALUES),
         (SLEEPS, Reason.PROVOKED_PREEMPTION),
+        (SLOW_AFTER_A_PAUSE, Reason.AMORTISED),
         (CRASHES, Reason.CRASHED),
     ],
 )
@@ -250,16 +251,6 @@ def test_rejects_kernel_that_cheats_on_the_clock(benchmark_of_tests: Benchmark, 
     measured = race(benchmark_of_tests, ONE_ROW, body)
     assert isinstance(measured, Rejected), measured
     assert measured.reason is reason
-
-
-def test_kernel_that_is_slow_after_a_pause_wins_nothing(benchmark_of_tests: Benchmark) -> None:
-    """It is rejected as amortised, or its slow first calls keep it from winning before that is seen."""
-    for _ in range(3):
-        measured = race(benchmark_of_tests, ONE_ROW, SLOW_AFTER_A_PAUSE)
-        if isinstance(measured, Rejected):
-            assert measured.reason is Reason.AMORTISED
-        else:
-            assert measured.decision is not Decision.WIN
 
 
 def test_long_handshakes_make_no_kernel_faster(benchmark_of_tests: Benchmark) -> None:

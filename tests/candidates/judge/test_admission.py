@@ -38,6 +38,16 @@ def test_refuses_a_bound_that_pytorch_itself_misses() -> None:
     assert any(weakness.startswith("a right result fails (PyTorch") for weakness in find_weaknesses(tight))
 
 
+def test_refuses_a_result_that_is_always_the_same() -> None:
+    task = make_task(
+        "softmax_of_one",
+        "def reference(x):\n    return torch.softmax(x, -1)\n",
+        [input_spec("x", ("rows", 1))],
+        [output_spec("y", ("rows", 1))],
+    )
+    assert "y does not depend on the inputs" in find_weaknesses(task)
+
+
 def test_refuses_an_op_with_a_constant_result() -> None:
     task = make_task(
         "mean_of_softmax",

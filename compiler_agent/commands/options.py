@@ -1,0 +1,15 @@
+"""Options that several commands have, said once."""
+
+from typing import Annotated
+
+import typer
+
+from traces.replay.settings import EngineName
+
+ModelOption = Annotated[str, typer.Option(help="A local Hugging Face folder, or the embedded default.")]
+EngineOption = Annotated[EngineName, typer.Option(help="How the engine forms steps.")]
+UtilisationOption = Annotated[float, typer.Option(min=0.01, max=1.0, help="Share of time the device is busy.")]
+WorkloadClassOption = Annotated[str | None, typer.Option(help="What to call this traffic.")]
+TraceFormatOption = Annotated[str | None, typer.Option("--format", help="Of the trace, where content does not tell.")]
+LimitOption = Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
