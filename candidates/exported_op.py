@@ -62,34 +62,12 @@ def export_op(target: nn.Module, activations: Sequence[InputSpec], workloads: Se
     return ExportedOp(reference=reference, inputs=inputs, outputs=outputs, workloads=agreed)
 
 
-def admitted(task: KernelTask) -> KernelTask:
-    """The task with its error bound. Raises Obstructed where its check would not tell right from wrong."""
-    task = task.model_copy(update={"error_bound": _bound_of(task)})
+def admit(task: KernelTask) -> KernelTask:
+    """The task with its error bound. Raises Obstructed where its check would not tell right results from wrong ones."""
+    task = task.model_copy(update={"error_bound": _bound(task)})
     if weaknesses := find_weaknesses(task):
-        raise Obstructed(f"its check would not tell right from wrong: {'; '.join(weaknesses[:3])}")
+        raise Obstructed(f"its check would be unsound: {weaknesses[0]}")
     return task
-
-
-def _bound_of(task: KernelTask) -> ErrorBound:
-    """On a few workloads of bounded size: the error of an op depends on its reduction length, hardly on its rows.
-
-    Raises Obstructed where no bound can tell right from wrong.
-    """
-
-    def elements(workload: Workload) -> int:
-        return sum(spec.numel(workload.axes) for spec in (*task.inputs, *task.outputs))
-
-    by_size = sorted(task.workloads, key=elements)
-    small = [workload for workload in by_size if elements(workload) <= _BOUND_ELEMENTS] or by_size[:1]
-    chosen = {id(w): w for w in (small[0], small[len(small) // 2], small[-1])[:_BOUND_WORKLOADS]}
-    threads = torch.get_num_threads()
-    torch.set_num_threads(task.threads)  # the order of a sum, and so its error, depends on the threads
-    try:
-        return derive_error_bound(task.model_copy(update={"workloads": tuple(chosen.values())}))
-    except ValueError as error:
-        raise Obstructed(str(error)) from error
-    finally:
-        torch.set_num_threads(threads)
 
 
 def identifier(name: str) -> str:
@@ -246,6 +224,25 @@ def _verify(
             raise Obstructed(f"its {spec.name} is not dense in memory")
         ordered.append(spec.model_copy(update={"dim_order": order}))
     return tuple(agreed), tuple(ordered)
+
+
+def _bound(task: KernelTask) -> ErrorBound:
+    """On a few workloads of bounded size: the error of an op depends on its reduction length, hardly on its rows."""
+
+    def elements(workload: Workload) -> int:
+        return sum(spec.numel(workload.axes) for spec in (*task.inputs, *task.outputs))
+
+    by_size = sorted(task.workloads, key=elements)
+    small = [workload for workload in by_size if elements(workload) <= _BOUND_ELEMENTS] or by_size[:1]
+    chosen = {id(w): w for w in (small[0], small[len(small) // 2], small[-1])[:_BOUND_WORKLOADS]}
+    threads = torch.get_num_threads()
+    torch.set_num_threads(task.threads)  # the order of a sum, and so its error, depends on the threads
+    try:
+        return derive_error_bound(task.model_copy(update={"workloads": tuple(chosen.values())}))
+    except ValueError as error:
+        raise Obstructed(str(error)) from error
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _agree(ours: torch.Tensor, theirs: torch.Tensor) -> bool:

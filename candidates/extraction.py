@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import nn
 
 from candidates.call_shapes import CallShapes, name_call_shapes
-from candidates.exported_op import Obstructed, admitted, export_op, identifier
+from candidates.exported_op import Obstructed, admit, export_op, identifier
 from candidates.site_callable import SiteCallable
 from candidates.task import ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel
 from candidates.workloads import SeenWorkload, select_workloads
@@ -87,7 +87,7 @@ def _extract(
         device_id=device_id,
         threads=threads,
     )
-    return admitted(task)
+    return admit(task)
 
 
 def _why_no_call_is_plain(calls: Sequence[SiteCall]) -> str:

@@ -1,6 +1,6 @@
 """A problem becomes a KernelTask, by the same path as a served op: exported, bounded, admitted."""
 
-from candidates.exported_op import ExportedOp, Obstructed, admitted
+from candidates.exported_op import ExportedOp, Obstructed, admit
 from candidates.extraction import Obstacle
 from candidates.problems.problem import DefinitionSource, Problem
 from candidates.problems.sandboxed_export import export_in_sandbox
@@ -39,13 +39,12 @@ def make_task(problem: Problem, sandbox: Sandbox, *, device_id: str, threads: in
             threads=threads,
         )
         _require_room(task)
-        task = admitted(task)
+        return admit(task)
     except Obstructed as obstructed:
         return Obstacle(reason=str(obstructed))
     except (RuntimeError, TypeError, IndexError) as error:
         # The reference came out of the user's file; what it raises in float64 or on our inputs is the file's doing.
         return Obstacle(reason=f"its reference fails: {error}")
-    return task
 
 
 def _declared_outputs(source: DefinitionSource, exported: ExportedOp) -> tuple[TensorSpec, ...]:

@@ -16,6 +16,7 @@ from candidates.problems.problem_task import make_task
 from candidates.problems.read import read_problems
 from candidates.problems.results import describe_results
 from candidates.task import KernelTask
+from compiler_agent.commands.options import JsonOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.settings import read_settings
@@ -25,7 +26,7 @@ from kernel_sandbox.bubblewrap import BubblewrapSandbox
 def import_problems(
     path: Annotated[Path, typer.Argument(help="A KernelBench .py, a FlashInfer-Bench definition, or a folder.")],
     threads: Annotated[int, typer.Option(min=1, help="Threads that a kernel may use.")] = 1,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    json: JsonOption = False,
 ) -> ExitCode:
     """Makes tasks of KernelBench problem files and of FlashInfer-Bench definitions; their Python runs in the sandbox.
 
@@ -64,7 +65,7 @@ def export_results(
     task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
     to: Annotated[Path, typer.Option(help="Folder of a FlashInfer-Bench dataset, new or existing.")],
     rejected: Annotated[bool, typer.Option(help="Also write rejected kernels, as failing solutions.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    json: JsonOption = False,
 ) -> ExitCode:
     """Writes a task's definition, workloads, accepted kernels and their measurements as a FlashInfer-Bench dataset.
 

@@ -252,7 +252,7 @@ def test_extracts_a_block_of_classes_that_nobody_listed() -> None:
         (Doubling, "changes its inputs"),
         (Listing, "cannot follow it"),
         (Constant, "neither a parameter nor an argument"),
-        (Noisy, "would not tell right from wrong"),
+        (Noisy, "would be unsound"),
     ],
 )
 def test_a_block_that_is_no_plain_function_is_an_obstacle(block: type[nn.Module], reason: str) -> None:
