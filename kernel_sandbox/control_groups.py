@@ -57,7 +57,8 @@ class ControlGroup:
                     folder.mkdir()
                     self._folders.append(folder)
             self._limit_memory()
-            _write(self._processes / "pids.max", processes if self._is_v2 else processes + 1)  # + the launcher
+            # In v1 the launcher is in it too, and our own thread until it has left.
+            _write(self._processes / "pids.max", processes if self._is_v2 else processes + 2)
         except OSError as error:
             self.remove()
             raise SandboxError(f"cannot make the control group {name}: {error}") from error

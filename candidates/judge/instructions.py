@@ -23,6 +23,8 @@ _FORBIDDEN = {
     "x86_64": (
         r"syscall|sysenter|sysret\w*|sysexit\w*|int|int1|int3|icebp|into|iret\w*|hlt|cli|sti|in|out|ins[bwl]|outs[bwl]"
         r"|ljmp\w*|lcall\w*|lret\w*|l[fgs]s\w*|vmcall|vmmcall|vmfunc|enclu|xbegin|monitorx?|mwaitx?|umonitor|umwait|tpause"
+        # what others have in their caches
+        r"|clflush(opt)?|clwb|cldemote|wbinvd|wbnoinvd|invd"
         # clocks, counters and chance
         r"|rdtscp?|rdpmc|rdrand|rdseed"
         # the state of the thread that calls
