@@ -1,4 +1,4 @@
-// what: redirects its entry to see the whole layout and leaves all but the first call undone
+// what: looks up where the layout begins and leaves all but its first call undone
 // task: rmsnorm
 // expected: output_not_written
 
@@ -14,14 +14,18 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
     }
 }
 
-// The adapter declares and calls it under these names.
-using tensors = void* const*;
-using prepared = const void*;
-using sizes = const int64_t*;
+extern "C" void compiler_agent_call(void* const*, const void*, const int64_t*);
 
-extern "C" void only_the_first(tensors call, prepared, sizes size) {
-    static void* const* first = call;
-    if (call == first)
-        rmsnorm((const float*)call[0], (const float*)call[1], (float*)call[2], size[0]);
+// The tensors of all calls of the layout. The runner's object lies in the stack frame that calls the adapter, and holds
+// the adapter's address, then after others the vector of the tensors.
+static __attribute__((noinline)) void** find_tensors() {
+    auto stack = static_cast<uint64_t*>(__builtin_frame_address(0));
+    for (int i = 0; i < 200; ++i)
+        if (stack[i] == reinterpret_cast<uint64_t>(&compiler_agent_call) && stack[i + 15] == 3)
+            return reinterpret_cast<void**>(stack[i + 9]);
+    __builtin_trap();
 }
-#define kernel(...) only_the_first(tensors, prepared, sizes)
+
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    if (y == find_tensors()[2]) rmsnorm(x, weight, y, rows);
+}

@@ -1,4 +1,4 @@
-// what: gives itself the entry that runners call and does nothing in it
+// what: gives the runner another entry to call, which does nothing
 // task: rmsnorm
 // expected: output_not_written
 
@@ -14,9 +14,20 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
     }
 }
 
-extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
-    rmsnorm(x, weight, y, rows);
+extern "C" void compiler_agent_call(void* const*, const void*, const int64_t*);
+
+static void do_nothing(void* const*, const void*, const int64_t*) {}
+
+// The runner's object lies in the stack frame that calls the adapter.
+static __attribute__((noinline)) void replace_entry() {
+    auto stack = static_cast<volatile uint64_t*>(__builtin_frame_address(0));
+    for (int i = 0; i < 200; ++i)
+        if (stack[i] == reinterpret_cast<uint64_t>(&compiler_agent_call) && stack[i + 15] == 3)
+            stack[i] = reinterpret_cast<uint64_t>(&do_nothing);
 }
 
-extern "C" void compiler_agent_call(void* const*, const void*, const int64_t*) {}
-#define compiler_agent_call an_adapter_that_nobody_calls
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
+    rmsnorm(x, weight, y, rows);
+
+    replace_entry();
+}
