@@ -2,6 +2,10 @@
 // task: rmsnorm
 // expected: forbidden_symbol
 
+// Open because a computed jump goes where no disassembly tells: a refusal of the address in `lea` is evaded by adding to
+// the address of a function, one of the two bytes wherever they stand hits honest code (22 times in the 472 kB of
+// libm), and the same jump reaches the system calls of the C library. The runner's filter stops what it does not allow.
+
 #include <cmath>
 #include <cstdint>
 
