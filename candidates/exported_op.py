@@ -30,6 +30,8 @@ _VERIFY_TOLERANCE = 1e-6
 _BOUND_ELEMENTS = 1_500_000
 """The error bound is derived on workloads of at most this many elements, and on the smallest in any case."""
 _BOUND_WORKLOADS = 3
+_MOST_INDEX = 1 << 24
+"""An input that may be as large selects nothing; it is a number."""
 
 
 class Obstructed(Exception):
@@ -58,6 +60,9 @@ def export_op(target: nn.Module, activations: Sequence[InputSpec], workloads: Se
     except CannotWrite as cannot:
         raise Obstructed(f"its graph is no plain function of tensors: {cannot}") from cannot
     outputs = _outputs_of(exported, activations)
+    inputs = tuple(
+        _with_range(spec, index, reference, inputs, target, workloads[0]) for index, spec in enumerate(inputs)
+    )
     agreed, outputs = _verify(target, reference, inputs, outputs, workloads)
     return ExportedOp(reference=reference, inputs=inputs, outputs=outputs, workloads=agreed)
 
@@ -178,6 +183,55 @@ def _outputs_of(exported: ExportedProgram, activations: Sequence[InputSpec]) -> 
     return tuple(outputs)
 
 
+def _with_range(
+    spec: InputSpec,
+    index: int,
+    reference_source: str,
+    inputs: Sequence[InputSpec],
+    target: nn.Module,
+    workload: Workload,
+) -> InputSpec:
+    """An integer input that selects among so many things takes every value that does: a kernel for the first two of
+    them would be no kernel. What it selects among is found by asking for more."""
+    if (
+        spec.role is InputRole.PARAMETER
+        or spec.element_type not in (ElementType.INT32, ElementType.INT64)
+        or spec.below
+    ):
+        return spec
+    reference = load_reference(reference_source)
+    arguments = _arguments(inputs, target, workload, np.random.default_rng(0))
+
+    def takes(value: int) -> bool:
+        arguments[index].fill_(value)
+        try:
+            with torch.no_grad():
+                reference(*arguments)
+        except (RuntimeError, IndexError):
+            return False
+        return True
+
+    if takes(_MOST_INDEX) or not takes(0):
+        return spec
+    taken, refused = 0, _MOST_INDEX
+    while refused - taken > 1:
+        middle = (taken + refused) // 2
+        taken, refused = (middle, refused) if takes(middle) else (taken, middle)
+    return spec.model_copy(update={"below": refused})
+
+
+def _arguments(
+    inputs: Sequence[InputSpec], target: nn.Module, workload: Workload, rng: np.random.Generator
+) -> list[torch.Tensor]:
+    held = _held_tensors(target)
+    return [
+        held[f"target.{spec.attribute}"]
+        if spec.role is InputRole.PARAMETER
+        else draw_input(spec, workload.axes, Distribution.NORMAL, rng)
+        for spec in inputs
+    ]
+
+
 def _verify(
     target: nn.Module,
     reference_source: str,
@@ -190,17 +244,11 @@ def _verify(
     A hidden workload that the target itself refuses (a neighbour of a real shape) is left out.
     """
     reference = load_reference(reference_source)
-    tensors = _held_tensors(target)
     rng = np.random.default_rng(0)
     agreed: list[Workload] = []
     seen: list[list[tuple[ObservedTensor, float]]] = [[] for _ in outputs]
     for workload in workloads:
-        arguments = [
-            tensors[f"target.{spec.attribute}"]
-            if spec.role is InputRole.PARAMETER
-            else draw_input(spec, workload.axes, Distribution.NORMAL, rng)
-            for spec in inputs
-        ]
+        arguments = _arguments(inputs, target, workload, rng)
         activations = [a for a, spec in zip(arguments, inputs, strict=True) if spec.role is not InputRole.PARAMETER]
         versions = [argument._version for argument in arguments]
         try:

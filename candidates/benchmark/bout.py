@@ -188,6 +188,8 @@ class Bout:
         fastest_us = median(pairing.candidate_times_us())
         if fastest_us >= _POSSIBLE_SHARE * floor or Defence.FLOOR not in self._defences:
             return
+        if median(pairing.baseline_times_us()) < _POSSIBLE_SHARE * floor:
+            return  # PyTorch can do it too: the floor counts bytes that this op need not touch, as of a table's rows
         self._ceilings = self._measure_again(self._ceilings)
         floor = floor_us(self._contest.task, workload, self._ceilings, parameter_bytes)
         if fastest_us < _POSSIBLE_SHARE * floor:

@@ -64,7 +64,7 @@ class Contest:
         if baseline not in self._baselines:
             runner = self._pool.open(baseline, self.task, self.arena, self.core, self.threads)
             self._open.callback(runner.close)
-            self._baselines[baseline] = Side(runner=runner)
+            self._baselines[baseline] = Side(runner=runner, is_trusted=True)
         return self._baselines[baseline]
 
     def enter(self, runner: KernelRunner, dispatch_us: float) -> tuple[Side, Prepared]:

@@ -49,8 +49,13 @@ class ContentPool:
         """One of `range(count)`."""
         return int(self._rng.integers(count))
 
-    def fill(self, target: Bytes, element_type: ElementType) -> None:
-        """Normal floats; integers and booleans are 0 or 1."""
+    def fill(self, target: Bytes, element_type: ElementType, below: int | None = None) -> None:
+        """Normal floats; booleans are 0 or 1, and so are integers unless `below` says how far they go."""
+        if below is not None:
+            rng = self._rng if self._is_fresh else np.random.default_rng(0)
+            integers = target.view(_LOOSE_BITS[element_type][0])
+            integers[:] = rng.integers(0, below, len(integers))
+            return
         largest = _POOL_BYTES // 2
         for start in range(0, len(target), largest):
             part = target[start : start + largest]
@@ -132,6 +137,7 @@ class _Column:
     rows: torch.Tensor
     """`[calls, elements]`, the same memory without the guards."""
     element_type: ElementType
+    below: int | None
 
 
 class Slots:
@@ -178,7 +184,7 @@ class Slots:
         """Fresh activations and states, poison of one of the two patterns over every output."""
         self._pattern = pool.draw(2)
         for column in self._contents:
-            pool.fill(column.memory, column.element_type)
+            pool.fill(column.memory, column.element_type, column.below)
         for name, column in self._states.items():
             self._states_before[name] = column.memory.copy()
         for column in self._outputs:
@@ -247,4 +253,5 @@ def _column(spec: TensorSpec, workload: Workload, arena: Arena, places: Sequence
             (step_bytes // spec.element_type.size_bytes, 1),
         ),
         element_type=spec.element_type,
+        below=spec.below if isinstance(spec, InputSpec) else None,
     )

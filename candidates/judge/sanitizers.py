@@ -51,9 +51,10 @@ _EXEMPTIONS = re.compile(r"\b_*no_(sanitize\w*|address_safety_analysis_*)(\s*\([
 
 _ALL_CALLS_RETURNED, _MACHINERY_FAILED, _LOAD_FAILED, _ADDRESS, _UNDEFINED = 100, 70, 71, 101, 102
 _OPTIONS = {
-    # Leaks need ptrace. Signals are ours: a kernel's handler would hide them. What is not written reads as NaN.
+    # Leaks need ptrace, core files are off already. Signals are ours: a kernel's handler would hide them. What is not
+    # written reads as NaN.
     "ASAN_OPTIONS": (
-        f"exitcode={_ADDRESS}:detect_leaks=0:handle_abort=2:handle_segv=2:handle_sigbus=2:handle_sigill=2"
+        f"exitcode={_ADDRESS}:detect_leaks=0:disable_coredump=0:handle_abort=2:handle_segv=2:handle_sigbus=2:handle_sigill=2"
         ":detect_stack_use_after_return=1:max_malloc_fill_size=1073741824:malloc_fill_byte=255"
         ":max_free_fill_size=1048576:free_fill_byte=255:quarantine_size_mb=64:color=never"
         f":hard_rss_limit_mb={MEMORY_LIMIT_BYTES >> 20}"

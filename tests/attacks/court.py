@@ -1,4 +1,4 @@
-"""The whole path of a kernel of the corpus: builder, judge and, where the judge does not catch it, the race."""
+"""The whole path of a kernel of the corpus: builder, judge, then sanitizers or, where only a clock can tell, a race."""
 
 import time
 from collections.abc import Sequence
@@ -12,8 +12,10 @@ from judge_tasks import BUILDER, SANDBOX
 
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark
-from candidates.judge.defences import ALL_DEFENCES, Defences
+from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.judge.judge import Judge
+from candidates.judge.sanitizers import Sanitizers
+from candidates.languages.cpp import CppLanguage
 from candidates.measurement import Baseline, Measurement
 from candidates.verdict import Accepted, NeedsDevice, Rejected
 
@@ -43,6 +45,7 @@ class Court:
     def __init__(self, pool: BaselinePool, cache_folder: Path, kernels: Sequence[Kernel]) -> None:
         self._pool = pool
         self._cache_folder = cache_folder
+        self._sanitizers = Sanitizers(SANDBOX, CppLanguage())
         self._builders = ThreadPoolExecutor(1)
         self._artifacts: dict[Path, Future[bytes | Rejected]] = {}
         for kernel in kernels:
@@ -76,8 +79,13 @@ class Court:
             return artifact
         judge = Judge(SANDBOX, call_limit_s=CALL_LIMIT_S, cache_folder=self._cache_folder, defences=defences)
         judged = judge.judge(kernel.task, kernel.candidate, artifact)
-        if kernel.stage is Stage.JUDGE or not isinstance(judged, Accepted):
+        if not isinstance(judged, Accepted):
             return judged
+        if kernel.stage is Stage.JUDGE:
+            sanitized = (
+                self._sanitizers.check(kernel.task, kernel.candidate) if Defence.SANITIZERS in defences else None
+            )
+            return sanitized if isinstance(sanitized, Rejected) else judged
         return self._benchmark(defences).race(
             kernel.task, kernel.candidate, artifact, most_pairs=MOST_PAIRS, most_s=MOST_S
         )

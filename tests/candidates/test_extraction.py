@@ -117,6 +117,14 @@ def test_transposed_views_keep_their_order_in_memory(extracted: dict[str, Kernel
     assert rotary.instances == 1
 
 
+def test_index_takes_every_value_that_selects_something(
+    extracted: dict[str, KernelTask | Obstacle], model: Any
+) -> None:
+    embedding = task_of(extracted, "Embedding")
+    below = {spec.name: spec.below for spec in embedding.inputs}
+    assert below == {"weight": None, "input": model.config.vocab_size}
+
+
 def test_a_region_is_a_task_of_activations(extracted: dict[str, KernelTask | Obstacle]) -> None:
     region = task_of(extracted, "LlamaMLP.region0")
     assert [spec.name for spec in region.inputs] == ["gate_proj", "up_proj"]

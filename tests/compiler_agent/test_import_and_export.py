@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.candidates.benchmark.ceilings_of_tests import generous_ceilings
+from ceilings_of_tests import generous_ceilings
 
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark

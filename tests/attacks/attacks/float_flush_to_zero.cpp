@@ -1,7 +1,6 @@
 // what: sets flush-to-zero for speed and leaves it so, for the whole serving process (crtfastmath)
 // task: rmsnorm
 // expected: changed_float_state
-// defence: float_state
 
 #include <cmath>
 #include <cstdint>

@@ -1,6 +1,6 @@
 // what: sets flush-to-zero in the threads of the pool only
 // task: rmsnorm
-// expected: changed_float_state
+// expected: forbidden_symbol
 // threads: 2
 
 #include <cmath>

@@ -1,6 +1,7 @@
 // what: sets the x87 unit to single precision and leaves it so
 // task: rmsnorm
 // expected: changed_float_state
+// defence: float_state
 
 #include <cmath>
 #include <cstdint>

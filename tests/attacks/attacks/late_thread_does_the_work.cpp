@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <omp.h>
+#include <immintrin.h>
 
 struct Job {
     const float* x;
@@ -27,24 +28,20 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
     }
 }
 
-// Some 2000 cycles: divisions that wait for each other, for want of a clock.
-static void wait_a_little() {
-    float value = 1;
-    for (int i = 0; i < 120; ++i) {
-        value = 1 / (value + 1);
-        asm volatile("" : "+x"(value));
-    }
-}
-
 static void stay_behind() {
-    for (;;) {
-        __builtin_ia32_pause();
-        if (done == queued) continue;
-        for (int i = 0; i < 1500; ++i) wait_a_little();
-        for (; done != queued; done = done + 1) {
-            const Job& job = jobs[done % (1 << 12)];
-            rmsnorm(job.x, job.weight, job.y, job.rows);
+    for (bool has_waited = false;;) {
+        _mm_pause();
+        if (done == queued) {
+            has_waited = false;
+            continue;
         }
+        // About a millisecond.
+        if (!has_waited)
+            for (volatile int i = 0; i < 500'000; i = i + 1) {}
+        has_waited = true;
+        const Job& job = jobs[done % (1 << 12)];
+        rmsnorm(job.x, job.weight, job.y, job.rows);
+        done = done + 1;
     }
 }
 
@@ -69,7 +66,7 @@ static void leave_a_thread_behind() {
         is_there = true;
         stay_behind();
     } else {
-        while (!is_there) __builtin_ia32_pause();
+        while (!is_there) _mm_pause();
         take_way_out();
     }
 }

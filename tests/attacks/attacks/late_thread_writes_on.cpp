@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <omp.h>
+#include <immintrin.h>
 
 static float* volatile spoiled;
 
@@ -19,23 +20,15 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
     }
 }
 
-// Some 2000 cycles: divisions that wait for each other, for want of a clock.
-static void wait_a_little() {
-    float value = 1;
-    for (int i = 0; i < 120; ++i) {
-        value = 1 / (value + 1);
-        asm volatile("" : "+x"(value));
-    }
-}
-
 static void stay_behind() {
     for (int waited = 0;;) {
-        wait_a_little();
-        // What it was stopped for is no waiting.
-        waited = spoiled ? waited + 1 : 0;
-        if (waited < 1500) continue;
+        _mm_pause();
+        // About a millisecond; what it was stopped for is no waiting.
+        if (spoiled) ++waited;
+        if (waited < 40'000) continue;
         spoiled[0] = 0;
         spoiled = nullptr;
+        waited = 0;
     }
 }
 
@@ -60,7 +53,7 @@ static void leave_a_thread_behind() {
         is_there = true;
         stay_behind();
     } else {
-        while (!is_there) __builtin_ia32_pause();
+        while (!is_there) _mm_pause();
         take_way_out();
     }
 }

@@ -1,6 +1,6 @@
 // what: reads one element beyond a buffer of its own on the heap
 // task: rmsnorm
-// expected: memory_error
+// expected: undefined_behaviour
 // defence: sanitizers
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // what: reads one element before an array on its stack
 // task: rmsnorm
-// expected: memory_error
+// expected: undefined_behaviour
 
 #include <cmath>
 #include <cstdint>

@@ -128,3 +128,9 @@ def test_closing_gives_the_room_back(slots: Slots, arena: Arena) -> None:
     slots.close()
     for _ in range(50):
         Slots(task, task.workloads[0], 200, arena, [PlacedParameters(slots.calls[0].tensors[1:2], {})]).close()
+
+
+def test_integers_go_as_far_as_they_may(content: ContentPool) -> None:
+    memory = np.zeros(8000, dtype=np.uint8)
+    content.fill(memory, ElementType.INT64, below=50)
+    assert set(memory.view(np.int64)) == set(range(50))

@@ -1,8 +1,7 @@
 // what: throws the shared parameters out of the caches in the warm-up call, which nobody times, so that its opponent
 //     finds them cold
 // task: linear_instances
-// expected: no_win
-// stage: race
+// expected: forbidden_symbol
 // prepare: pack
 
 #include <cstdint>
