@@ -93,7 +93,7 @@ class Launch:
                         start_new_session=True,
                     )
             except FileNotFoundError as error:
-                raise SandboxUnavailable(f"no {error.filename} on this machine: install util-linux") from error
+                raise SandboxUnavailable(_missing(error)) from error
             undo.callback(launcher.wait)
             undo.callback(launcher.kill)
             info_write.close()
@@ -101,7 +101,8 @@ class Launch:
             try:
                 tree = self._limit(launcher, info, log, group)
             except (ProcessLookupError, FileNotFoundError) as error:
-                # Before `go`, bwrap alone ran.
+                # Before `go`, bwrap alone ran; where it still does, its log has no end.
+                launcher.kill()
                 raise SandboxUnavailable(advice_on(log.read().decode(errors="replace").strip())) from error
             undo.pop_all()
             go_write.write(b"!")
@@ -175,7 +176,10 @@ class Launch:
             return
         options = (f"--{_OPTIONS[number]}={soft}:{hard}" for number, (soft, hard) in _rlimits(self.limits).items())
         command = [*self._as_user(), "prlimit", "--pid", str(pid), *options]
-        finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            finished = subprocess.run(command, capture_output=True, text=True, check=False)
+        except FileNotFoundError as error:
+            raise SandboxUnavailable(_missing(error)) from error
         if finished.returncode != 0:
             raise SandboxError(f"cannot limit a sandboxed process: {finished.stderr.strip()}")
 
@@ -201,6 +205,10 @@ def _may_limit_others() -> bool:
     """False for the root of most containers."""
     status = Path("/proc/self/status").read_text()
     return bool(int(status.partition("CapEff:")[2].split()[0], 16) >> _CAP_SYS_RESOURCE & 1)
+
+
+def _missing(error: FileNotFoundError) -> str:
+    return f"no {error.filename} on this machine: install util-linux"
 
 
 def _read_root_pid(info: FileIO) -> int:

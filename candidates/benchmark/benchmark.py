@@ -173,8 +173,8 @@ class Benchmark:
                 won = [workload for workload in order if decisions[workload.name] is Decision.WIN]
                 if decision is Decision.WIN:
                     # Each of them: what is amortised at one shape would be hidden behind another that is won honestly.
-                    for workload in won:
-                        bout.refuse_amortised(workload, time.monotonic() + most_s)
+                    if not all([bout.refuse_amortised(workload, time.monotonic() + most_s) for workload in won]):
+                        decision = Decision.UNDECIDED
                 workloads = tuple(bout.measurement(workload, decisions[workload.name]) for workload in order)
                 return _measurement(Stage.RACE, task, task.threads, workloads, total, decision, bout, began_s)
 
@@ -206,12 +206,14 @@ class Benchmark:
                     for workload in order:
                         self._take_until_precise(bout, workload, pairs, deadline_s)
                     if process == 0:
-                        for workload in order:
-                            bout.refuse_amortised(workload, time.monotonic() + most_s / processes)
+                        limit_s = most_s / processes
+                        is_seen = all([bout.refuse_amortised(w, time.monotonic() + limit_s) for w in order])
                     totals.append(weigh_by_traffic([bout.speedup(workload) for workload in order]).speedup)
                     rounds.append(tuple(bout.measurement(workload, Decision.UNDECIDED) for workload in order))
             workloads = tuple(_over_processes(seen) for seen in zip(*rounds, strict=True))
             decision = decide_confirmation(totals)
+            if decision is Decision.WIN and not is_seen:
+                decision = Decision.UNDECIDED
             if any(workload.interval.high < PROTECTED_SPEEDUP for workload in workloads):
                 decision = Decision.LOSE
             total = TotalSpeedup(speedup=median(totals), interval=Interval(min(totals), max(totals)))

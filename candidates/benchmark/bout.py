@@ -104,14 +104,15 @@ class Bout:
         self._refuse_impossible(workload, pairing)
         return pairing
 
-    def refuse_amortised(self, workload: Workload, deadline_s: float) -> None:
-        """Whether the win is the batch's: at one call a handshake at least half of the difference must be left.
+    def refuse_amortised(self, workload: Workload, deadline_s: float) -> bool:
+        """Whether single calls were seen often enough to tell if the win is the batch's: at one call a handshake at
+        least half of the difference must be left.
 
         Raises Caught when it is shown to be less.
         """
         batched = self._heats[workload.name].pairing
         if batched.count == 1 or Defence.SINGLE_CALLS not in self._defences:
-            return
+            return True
         single = Pairing(batched.baseline, batched.candidate, 1, self._rng, self._audit, self._handshake)
         with self._contest.sampler(workload, batched.count) as sampler:
             sampler.lay_out(single.baseline)
@@ -120,12 +121,14 @@ class Bout:
         # What is amortised below the doubt about handshakes stays unseen.
         most_us = median_interval(single.differences_us(), _AMORTISED_CONFIDENCE).high + HANDSHAKE_DOUBT_NS / 1000
         batched_us = median(batched.differences_us())
-        if single.pairs >= _SINGLE_CALL_PAIRS // 2 and most_us < _AMORTISED_SHARE * batched_us:
+        is_seen = single.pairs >= _SINGLE_CALL_PAIRS // 2
+        if is_seen and most_us < _AMORTISED_SHARE * batched_us:
             self._catch(
                 Reason.AMORTISED,
                 workload,
                 f"{batched_us:.2f} us faster a call in batches of {batched.count}, at most {most_us:.2f} us alone",
             )
+        return is_seen
 
     def speedup(self, workload: Workload) -> WorkloadSpeedup:
         pairing = self._heats[workload.name].pairing

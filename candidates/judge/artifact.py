@@ -21,7 +21,7 @@ ALLOWED_SYMBOLS = re.compile(
     rf"({_MATHEMATICS})[fl]?|_ZGV\w+"
     r"|mem(cpy|set|move|cmp|chr)|str(len|n?cmp)|malloc|calloc|realloc|free|aligned_alloc|posix_memalign"
     r"|qsort|bsearch|abs|labs|abort|__assert_fail|__stack_chk_fail|__mem(cpy|set|move)_chk"
-    r"|GOMP_\w+|omp_get_\w+|omp_in_parallel"
+    r"|GOMP_\w+|omp_get_(?!wti)\w+|omp_in_parallel"
     # C++: new and delete, exceptions, guards of function statics
     r"|_Zn[wa]\w+|_Zd[la]\w+|_ZSt\d+__throw_\w+|_ZSt9terminatev|_ZTV\w+|_ZTI\w+|_ZNSt\w+(exception|error|alloc)\w*"
     r"|__cxa_\w+|__gxx_personality_v0|_Unwind_\w+|__tls_get_addr"
