@@ -171,10 +171,9 @@ class Benchmark:
                     if any_is_slower or is_lost or time.monotonic() > deadline_s:
                         break
                 won = [workload for workload in order if decisions[workload.name] is Decision.WIN]
-                if decision is Decision.WIN:
-                    # Each of them: what is amortised at one shape would be hidden behind another that is won honestly.
-                    if not all([bout.refuse_amortised(workload, time.monotonic() + most_s) for workload in won]):
-                        decision = Decision.UNDECIDED
+                # Each of them: what is amortised at one shape would be hidden behind another that is won honestly.
+                if decision is Decision.WIN and not _are_seen_alone(bout, won, most_s):
+                    decision = Decision.UNDECIDED
                 workloads = tuple(bout.measurement(workload, decisions[workload.name]) for workload in order)
                 return _measurement(Stage.RACE, task, task.threads, workloads, total, decision, bout, began_s)
 
@@ -206,8 +205,7 @@ class Benchmark:
                     for workload in order:
                         self._take_until_precise(bout, workload, pairs, deadline_s)
                     if process == 0:
-                        limit_s = most_s / processes
-                        is_seen = all([bout.refuse_amortised(w, time.monotonic() + limit_s) for w in order])
+                        is_seen = _are_seen_alone(bout, order, most_s / processes)
                     totals.append(weigh_by_traffic([bout.speedup(workload) for workload in order]).speedup)
                     rounds.append(tuple(bout.measurement(workload, Decision.UNDECIDED) for workload in order))
             workloads = tuple(_over_processes(seen) for seen in zip(*rounds, strict=True))
@@ -290,6 +288,11 @@ class Benchmark:
                 seed,
                 self._defences,
             )
+
+
+def _are_seen_alone(bout: Bout, workloads: Sequence[Workload], most_s: float) -> bool:
+    """Of each workload. Raises Caught."""
+    return all(bout.refuse_amortised(workload, time.monotonic() + most_s) for workload in workloads)
 
 
 def _caught(run: Callable[[], Measurement], seed: int) -> Measurement | Rejected:
