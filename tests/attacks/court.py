@@ -12,7 +12,7 @@ from judge_tasks import BUILDER, SANDBOX
 
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark
-from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
+from candidates.judge.defences import ALL_DEFENCES, Defences
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.languages.cpp import CppLanguage
@@ -82,9 +82,8 @@ class Court:
         if not isinstance(judged, Accepted):
             return judged
         if kernel.stage is Stage.JUDGE:
-            sanitized = (
-                self._sanitizers.check(kernel.task, kernel.candidate) if Defence.SANITIZERS in defences else None
-            )
+            # Where a defence is off the judge alone is asked: the sanitizers would catch some of it once more.
+            sanitized = self._sanitizers.check(kernel.task, kernel.candidate) if defences == ALL_DEFENCES else None
             return sanitized if isinstance(sanitized, Rejected) else judged
         return self._benchmark(defences).race(
             kernel.task, kernel.candidate, artifact, most_pairs=MOST_PAIRS, most_s=MOST_S
