@@ -5,6 +5,7 @@ import errno
 from sqlalchemy.exc import DatabaseError
 
 from candidates.benchmark.pairing import MachineTooBusy
+from compiler_agent.models.completion import ModelRejectedRequest, ModelUnavailable
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import read_settings
 from compiler_agent.temporal_server import TemporalUnavailable
@@ -12,7 +13,16 @@ from kernel_sandbox.sandbox import SandboxUnavailable
 from traces.requests import TraceError
 from traces.served_model import ModelError
 
-_USER_FAULTS = (UserFault, TraceError, ModelError, SandboxUnavailable, TemporalUnavailable, MachineTooBusy)
+_USER_FAULTS = (
+    UserFault,
+    TraceError,
+    ModelError,
+    ModelRejectedRequest,
+    ModelUnavailable,
+    SandboxUnavailable,
+    TemporalUnavailable,
+    MachineTooBusy,
+)
 
 _LEDGER_FAULTS = ("disk is full", "readonly database", "not a database", "unable to open", "is locked")
 """What SQLite says about a file that is not as it should be, rather than about our use of it."""
