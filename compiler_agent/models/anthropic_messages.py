@@ -159,7 +159,8 @@ def _parameters(model: str, request: ModelRequest) -> dict[str, Any]:
     if request.tools:
         parameters["tools"] = [_tool(tool) for tool in request.tools]
     if request.temperature is not None:
-        parameters["temperature"] = request.temperature
+        # No argument of the SDK any more, since the newer models refuse it; the API still takes it for the others.
+        parameters["extra_body"] = {"temperature": request.temperature}
     if request.effort is not None:
         parameters["output_config"] = {"effort": request.effort}
     return parameters
