@@ -31,8 +31,9 @@ def _open_bare(endpoint: Endpoint, key: str | None) -> ModelClient:
 
                 return OpenAIChat(endpoint, key)
     except ModuleNotFoundError as error:
-        if error.name not in ("openai", "anthropic", "httpx2"):
+        package = (error.name or "").partition(".")[0]
+        if package not in ("openai", "anthropic", "httpx2"):
             raise
         raise UserFault(
-            f"endpoint {endpoint.name} needs the package {error.name}: pip install 'compiler-agent[llm]'"
+            f"endpoint {endpoint.name} needs the package {package}: pip install 'compiler-agent[llm]'"
         ) from error

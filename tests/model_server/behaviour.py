@@ -20,8 +20,9 @@ class Say:
     calls: tuple[Call, ...] = ()
     thinking: str = ""
     stop: Literal["end", "max_tokens", "context_window", "refusal", "filter"] = "end"
+    input_tokens: int | None = None
     output_tokens: int | None = None
-    """None: a token for every four characters, as far as the request allows."""
+    """None: a token for every four characters, of output as far as the request allows."""
     first_after_s: float = 0.0
     """Before the status line."""
     piece_after_s: float = 0.0

@@ -5,7 +5,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -25,7 +25,7 @@ class ModelServer:
         self.key = key
         self.script: deque[Behaviour] = deque()
         """One a call; when it is used up, `default`."""
-        self.default: Behaviour = Say()
+        self.default: Behaviour | Callable[[dict[str, Any]], Behaviour] = Say()
         self.requests: list[dict[str, Any]] = []
         self.billed: list[Billed] = []
         self.arrivals = threading.Semaphore(0)
@@ -62,13 +62,14 @@ class ModelServer:
             self.requests.append(body)
             behaviour = self.script.popleft() if self.script else self.default
         self.arrivals.release()
-        return behaviour
+        return behaviour(body) if callable(behaviour) else behaviour
 
     def bill(self, wire: Wire, say: Say, body: dict[str, Any]) -> Billed:
         """A token for every four characters; the prefix from the cache where it was cached before."""
         prefix, is_cached = wire.prefix(body)
         prefix_tokens = _tokens(prefix) if is_cached else 0
-        rest = max(1, _tokens(json.dumps(body)) - prefix_tokens)
+        whole = _tokens(json.dumps(body)) if say.input_tokens is None else say.input_tokens
+        rest = max(1, whole - prefix_tokens)
         most = wire.most_output(body)
         wanted = _tokens(say.text + say.thinking) if say.output_tokens is None else say.output_tokens
         with self._lock:

@@ -1,16 +1,19 @@
 """Spend, against the server's own count: caps under parallel calls, kills, and calls whose bill is unknown."""
 
 import json
+import os
 import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
 
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
+from candidates.ledger.tables import Table
 from candidates.spending import BudgetStop, CallOutcome, Caps
 from compiler_agent.models.apis import open_client
 from compiler_agent.models.completion import Broken, Completion, ModelRejectedRequest, ModelUnavailable, Reply
@@ -35,7 +38,12 @@ def server():
 
 @pytest.fixture
 def ledger_url(tmp_path):
-    return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    """SQLite, or an empty database of the developer's (CONTRIBUTING says how)."""
+    url = os.environ.get("COMPILER_AGENT_TEST_LEDGER")
+    if url is None:
+        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    Table.metadata.drop_all(create_engine(url))
+    return url
 
 
 @pytest.fixture
