@@ -12,6 +12,7 @@ from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
 from candidates.record import Record
 from candidates.spending import BudgetStop, Caps
+from compiler_agent.commands.options import JsonOption
 from compiler_agent.models.budget import most_input_tokens
 from compiler_agent.models.completion import (
     CutOff,
@@ -63,7 +64,7 @@ def _models() -> None:
 @app.command()
 def check(
     endpoint: Annotated[str | None, typer.Option(help="Only this one.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")] = False,
+    json: JsonOption = False,
 ) -> ExitCode:
     """Makes one tiny call to each configured endpoint (a fraction of a cent each).
 

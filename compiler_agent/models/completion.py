@@ -182,9 +182,9 @@ class ModelUnavailable(Exception):
 
 
 class ModelRejectedRequest(Exception):
-    """The endpoint will not take this request however often it is sent: key, model name, quota, parameters. Unbilled.
+    """This request will not be taken however often it is sent: key, model name, quota, parameters, length. Unbilled.
 
-    Whose fault: the configuration's; the message carries the endpoint's own words.
+    Whose fault: the configuration's or the request's; the message carries the endpoint's own words.
     """
 
 
