@@ -1,4 +1,4 @@
-"""What model calls may cost and what they did: caps, amounts, calls, their ends, and why spending stopped.
+"""What model calls may cost and what they did: usage, caps, calls, their ends, and why spending stopped.
 
 An *account* is what a cap is set on: a run, an op within a run. A call is counted on every account that it names.
 """
@@ -12,6 +12,21 @@ from pydantic import Field
 from candidates.record import Record
 
 NANO_USD_PER_USD = 1_000_000_000
+
+
+class Usage(Record):
+    """Tokens billed, each counted once."""
+
+    input_tokens: int = Field(ge=0)
+    """Neither read from a cache nor written to one."""
+    cache_read_tokens: int = Field(ge=0, default=0)
+    cache_write_tokens: int = Field(ge=0, default=0)
+    output_tokens: int = Field(ge=0)
+    """Thinking included."""
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
 
 
 class Amount(Record):
@@ -116,6 +131,7 @@ class ModelCallEnd(Record):
     spent: Amount
     is_spend_known: bool
     """False: the endpoint did not say what it billed, and the call counts at its reservation."""
+    usage: Usage | None = None
     answer: str | None = None
     message: str = ""
 

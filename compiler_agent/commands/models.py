@@ -11,7 +11,7 @@ from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
 from candidates.record import Record
-from candidates.spending import BudgetStop, Caps
+from candidates.spending import BudgetStop, Caps, Usage
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.models.budget import most_input_tokens
 from compiler_agent.models.completion import (
@@ -20,7 +20,6 @@ from compiler_agent.models.completion import (
     ModelRequest,
     ModelUnavailable,
     Reply,
-    Usage,
     UserMessage,
 )
 from compiler_agent.models.endpoints import Endpoint, find_endpoint, read_endpoints

@@ -12,6 +12,7 @@ import anthropic
 import httpx2
 from anthropic.types import MessageParam, RawMessageStreamEvent, RefusalStopDetails, TextBlockParam, ToolParam
 
+from candidates.spending import Usage
 from compiler_agent.models.completion import (
     AssistantMessage,
     Broken,
@@ -26,7 +27,6 @@ from compiler_agent.models.completion import (
     Tool,
     ToolCall,
     ToolResult,
-    Usage,
     UserMessage,
 )
 from compiler_agent.models.endpoints import Endpoint

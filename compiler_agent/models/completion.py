@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Protocol
 from pydantic import Field, JsonValue
 
 from candidates.record import Record
+from candidates.spending import Usage
 
 
 class MalformedArguments(Record):
@@ -79,21 +80,6 @@ class ModelRequest(Record):
     """None: the model's default. Models that do not think refuse any."""
     timeout_s: float = Field(gt=0, default=600.0)
     """For the call with its retries."""
-
-
-class Usage(Record):
-    """Tokens billed, each counted once."""
-
-    input_tokens: int = Field(ge=0)
-    """Neither read from a cache nor written to one."""
-    cache_read_tokens: int = Field(ge=0, default=0)
-    cache_write_tokens: int = Field(ge=0, default=0)
-    output_tokens: int = Field(ge=0)
-    """Thinking included."""
-
-    @property
-    def tokens(self) -> int:
-        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
 
 
 class Reply(Record):

@@ -108,6 +108,7 @@ class MeteredModel:
             outcome=CallOutcome(completion.outcome.kind),
             spent=spent_by(completion, self.price.price if self.price else None, reserved),
             is_spend_known=completion.usage is not None,
+            usage=completion.usage,
             answer=answer,
         )
         self._calls.settle(tried, end)

@@ -11,8 +11,10 @@ from openai.types.chat import (
     ChatCompletionChunk,
     ChatCompletionMessageParam,
 )
+from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
 from openai.types.completion_usage import CompletionUsage
 
+from candidates.spending import Usage
 from compiler_agent.models.completion import (
     AssistantMessage,
     Broken,
@@ -27,7 +29,6 @@ from compiler_agent.models.completion import (
     Reply,
     ToolCall,
     ToolResult,
-    Usage,
     UserMessage,
 )
 from compiler_agent.models.endpoints import Endpoint
@@ -64,7 +65,8 @@ class _Turn:
         self.usage: Usage | None = None
         self._refusal = ""
         self._finish_reason: str | None = None
-        self._calls: dict[int, dict[str, str]] = {}
+        self._calls: list[dict[str, str]] = []
+        self._call_at: dict[int, dict[str, str]] = {}
 
     def take(self, chunk: ChatCompletionChunk) -> None:
         self.has_begun = True
@@ -76,11 +78,18 @@ class _Turn:
             self._refusal += choice.delta.refusal or ""
             self._finish_reason = choice.finish_reason or self._finish_reason
             for piece in choice.delta.tool_calls or ():
-                call = self._calls.setdefault(piece.index, {"id": "", "name": "", "arguments_json": ""})
-                call["id"] = piece.id or call["id"]
-                if piece.function is not None:
-                    call["name"] = piece.function.name or call["name"]
-                    call["arguments_json"] += piece.function.arguments or ""
+                self._take_call(piece)
+
+    def _take_call(self, piece: ChoiceDeltaToolCall) -> None:
+        call = self._call_at.get(piece.index)
+        # A new id at an old index is another call: several servers give all parallel calls the index 0.
+        if call is None or (piece.id and piece.id != call["id"]):
+            call = {"id": piece.id or f"call_{len(self._calls)}", "name": "", "arguments_json": ""}
+            self._calls.append(call)
+            self._call_at[piece.index] = call
+        if piece.function is not None:
+            call["name"] = piece.function.name or call["name"]
+            call["arguments_json"] += piece.function.arguments or ""
 
     def outcome(self) -> Outcome:
         match self._finish_reason:
@@ -95,7 +104,7 @@ class _Turn:
                 return Broken(text=self.text, problem=f"the server stopped for {self._finish_reason}")
         if self._refusal:
             return Refused(explanation=self._refusal)
-        calls = tuple(ToolCall.model_validate(call) for _, call in sorted(self._calls.items()))
+        calls = tuple(ToolCall.model_validate(call) for call in self._calls)
         return Reply(text=self.text, tool_calls=calls) if self.text or calls else Empty()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from openai.types.responses import Response, ResponseStreamEvent, ResponseUsage
 
+from candidates.spending import Usage
 from compiler_agent.models.completion import (
     AssistantMessage,
     Broken,
@@ -22,7 +23,6 @@ from compiler_agent.models.completion import (
     Reply,
     ToolCall,
     ToolResult,
-    Usage,
     UserMessage,
 )
 from compiler_agent.models.endpoints import Endpoint

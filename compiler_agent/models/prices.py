@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from candidates.record import Record
-from compiler_agent.models.completion import Usage
+from candidates.spending import Usage
 from compiler_agent.outcome import UserFault
 
 SHIPPED_PRICES = Path(__file__).with_name("prices.toml")

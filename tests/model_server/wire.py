@@ -148,9 +148,10 @@ class ChatWire:
         said = "refusal" if say.stop == "refusal" else "content"
         deltas: list[Json] = [{"role": "assistant", "content": ""}]
         deltas += [{said: piece} for piece in pieces(say.text)]
-        for index, call in enumerate(say.calls):
+        for number, call in enumerate(say.calls):
+            index = number if self._is_vendors else 0  # as several compatible servers do
             function: Json = {"name": call.name, "arguments": ""}
-            head = {"index": index, "id": f"call_{index}", "type": "function", "function": function}
+            head = {"index": index, "id": f"call_{number}", "type": "function", "function": function}
             deltas.append({"tool_calls": [head]})
             for piece in pieces(call.arguments):
                 deltas.append({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})

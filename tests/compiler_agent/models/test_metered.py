@@ -145,6 +145,9 @@ def test_what_is_settled_is_what_the_server_billed(server, ledger_url, tmp_path,
     assert calls.balance(RUN).used.usd == pytest.approx(server.usd(**PRICES), abs=1e-8)
     assert calls.balance(RUN).used.calls == 5
     assert all(answer.is_cost_known for answer in answers)
+    usages = [recorded.end.usage for recorded in calls.calls(OP)]
+    assert usages == [answer.completion.usage for answer in answers]
+    assert usages[0].cache_write_tokens == usages[1].cache_read_tokens > 100
 
 
 def test_a_call_whose_bill_is_unknown_counts_at_its_reservation(server, calls, model):

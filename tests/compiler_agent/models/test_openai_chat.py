@@ -5,8 +5,8 @@ from compiler_agent.models.completion import Filtered, Reply
 from compiler_agent.models.endpoints import ApiName, Endpoint
 from compiler_agent.models.openai_sdk import takes_breakpoints
 from compiler_agent.models.redaction import Redactor
-from tests.compiler_agent.models.model_client_contract import QUICK, ModelClientContract, ask
-from tests.model_server.behaviour import Say
+from tests.compiler_agent.models.model_client_contract import QUICK, READ_FILE, ModelClientContract, ask
+from tests.model_server.behaviour import Call, Say
 from tests.model_server.server import MODEL, ModelServer
 
 
@@ -31,6 +31,16 @@ class TestOpenAIChat(ModelClientContract):
         server.close()
         assert completion.outcome == Reply(text="yes, of course")
         assert server.requests[0]["max_tokens"] == 200
+
+    def test_parallel_calls_that_a_server_gives_one_index_are_told_apart(self):
+        server = ModelServer(key=None, is_vendors=False)
+        server.will(Say(text="", calls=tuple(Call(name="read_file", arguments=f'{{"path": "{n}"}}') for n in "ab")))
+        endpoint = Endpoint(name="local", api=self.api, model=MODEL, base_url=server.url + self.path)
+        outcome = open_client(endpoint, None, Redactor([]), QUICK).complete(ask(tools=(READ_FILE,))).outcome
+        server.close()
+        assert [(call.id, call.arguments()) for call in outcome.tool_calls] == [
+            ("call_0", {"path": "a"}), ("call_1", {"path": "b"}),
+        ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

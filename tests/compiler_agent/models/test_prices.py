@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from candidates.spending import Usage
 from compiler_agent.models.budget import most_input_tokens, worst_case
-from compiler_agent.models.completion import AssistantMessage, ModelRequest, Tool, ToolCall, Usage, UserMessage
+from compiler_agent.models.completion import AssistantMessage, ModelRequest, Tool, ToolCall, UserMessage
 from compiler_agent.models.prices import Price, read_prices
 from compiler_agent.outcome import UserFault
 
