@@ -31,7 +31,7 @@ from compiler_agent.models.completion import (
 )
 from compiler_agent.models.endpoints import Endpoint
 from compiler_agent.models.failures import HttpFailure, judge_failure, judge_lost_connection
-from compiler_agent.models.stream import MalformedStream, Stopwatch, follow
+from compiler_agent.models.stream import CALL_TIMEOUT_HOOKS, MalformedStream, Stopwatch, follow
 
 
 class AnthropicMessages:
@@ -39,8 +39,13 @@ class AnthropicMessages:
 
     def __init__(self, endpoint: Endpoint, key: str | None) -> None:
         self._model = endpoint.model
+        # The SDK's own retries are off: a try that is not counted is not in the budget.
         self._client = anthropic.Anthropic(
-            api_key=key or "none", base_url=endpoint.base_url, max_retries=0, open_telemetry=False
+            api_key=key or "none",
+            base_url=endpoint.base_url,
+            max_retries=0,
+            open_telemetry=False,
+            http_client=anthropic.DefaultHttpxClient(event_hooks=CALL_TIMEOUT_HOOKS),
         )
 
     def complete(self, request: ModelRequest) -> Completion:
@@ -49,13 +54,14 @@ class AnthropicMessages:
         turn = _Turn(self._model)
         try:
             with self._client.messages.create(**parameters, timeout=request.timeout_s) as stream:
-                follow(stream, turn.take, stopwatch, request.timeout_s)
+                follow(stream, turn.take)
             outcome = turn.outcome()
         except anthropic.APIStatusError as error:
             failure = HttpFailure(error.status_code, error.type or "", str(error), error.response.headers)
             outcome = judge_failure(failure, turn.text, turn.has_begun)
         except (anthropic.APIConnectionError, httpx2.HTTPError) as error:
-            outcome = judge_lost_connection(error, turn.text)
+            # What breaks after the last event breaks nothing.
+            outcome = turn.outcome() if turn.is_over else judge_lost_connection(error, turn.text)
         except (MalformedStream, ValueError) as error:  # ValueError: a line that is no JSON
             outcome = Broken(text=turn.text, problem=f"{type(error).__name__}: {error}")
         return Completion(outcome=outcome, usage=turn.usage(outcome), model=turn.model, seconds=stopwatch.passed_s)
@@ -70,7 +76,7 @@ class _Turn:
         self._blocks: list[dict[str, Any]] = []
         self._stop_reason: str | None = None
         self._stop_details: RefusalStopDetails | None = None
-        self._is_over = False
+        self.is_over = False
         self._counts: dict[str, int] = {}
 
     @property
@@ -102,10 +108,10 @@ class _Turn:
                 self._stop_reason, self._stop_details = event.delta.stop_reason, event.delta.stop_details
                 self._count(event.usage.to_dict())
             case "message_stop":
-                self._is_over = True
+                self.is_over = True
 
     def outcome(self) -> Outcome:
-        if not self._is_over:
+        if not self.is_over:
             hint = "" if self.has_begun else "; no event came at all: check the base URL"
             return Broken(text=self.text, problem=f"the stream ended before the message did{hint}")
         match self._stop_reason:
@@ -133,7 +139,7 @@ class _Turn:
 
     def usage(self, outcome: Outcome) -> Usage | None:
         # The counts of a broken stream are those of its beginning: the end would have said more.
-        if isinstance(outcome, Broken) or not self._is_over or "output_tokens" not in self._counts:
+        if isinstance(outcome, Broken) or not self.is_over or "output_tokens" not in self._counts:
             return None
         return Usage(
             input_tokens=self._counts.get("input_tokens", 0),

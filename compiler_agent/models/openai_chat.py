@@ -49,10 +49,11 @@ class OpenAIChat:
         outcome: Outcome
         try:
             with self._client.chat.completions.create(**parameters, timeout=request.timeout_s) as stream:
-                follow(stream, turn.take, stopwatch, request.timeout_s)
+                follow(stream, turn.take)
             outcome = turn.outcome()
         except FAILURES as error:
-            outcome = judge(error, turn.text, turn.has_begun)
+            # What breaks after the last event breaks nothing.
+            outcome = turn.outcome() if turn.is_over else judge(error, turn.text, turn.has_begun)
         usage = None if isinstance(outcome, Broken) else turn.usage
         return Completion(outcome=outcome, usage=usage, model=turn.model, seconds=stopwatch.passed_s)
 
@@ -67,6 +68,10 @@ class _Turn:
         self._finish_reason: str | None = None
         self._calls: list[dict[str, str]] = []
         self._call_at: dict[int, dict[str, str]] = {}
+
+    @property
+    def is_over(self) -> bool:
+        return self._finish_reason is not None and self.usage is not None
 
     def take(self, chunk: ChatCompletionChunk) -> None:
         self.has_begun = True

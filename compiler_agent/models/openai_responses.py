@@ -47,10 +47,11 @@ class OpenAIResponses:
         outcome: Outcome
         try:
             with self._client.responses.create(**parameters, timeout=request.timeout_s) as stream:
-                follow(stream, turn.take, stopwatch, request.timeout_s)
+                follow(stream, turn.take)
             outcome = turn.outcome()
         except FAILURES as error:
-            outcome = judge(error, turn.text, turn.has_written)
+            # What breaks after the last event breaks nothing.
+            outcome = turn.outcome() if turn.is_over else judge(error, turn.text, turn.has_written)
         usage = None if isinstance(outcome, Broken) else turn.usage
         return Completion(outcome=outcome, usage=usage, model=turn.model, seconds=stopwatch.passed_s)
 
@@ -64,6 +65,10 @@ class _Turn:
         self._response: Response | None = None
         self._failure: HttpFailure | None = None
         self._has_begun = False
+
+    @property
+    def is_over(self) -> bool:
+        return self._response is not None
 
     def take(self, event: ResponseStreamEvent) -> None:
         self._has_begun = True

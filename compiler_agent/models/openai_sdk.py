@@ -9,7 +9,7 @@ from candidates.record import digest_of
 from compiler_agent.models.completion import Broken, Filtered, ModelRequest
 from compiler_agent.models.endpoints import Endpoint
 from compiler_agent.models.failures import HttpFailure, judge_failure, judge_lost_connection
-from compiler_agent.models.stream import MalformedStream
+from compiler_agent.models.stream import CALL_TIMEOUT_HOOKS, MalformedStream
 
 FAILURES = (openai.APIError, httpx2.HTTPError, ValueError, MalformedStream)
 """What a call may raise: the endpoint, the connection, a line that is no JSON, an event of another shape."""
@@ -20,7 +20,12 @@ BREAKPOINT = {"mode": "explicit"}
 
 def open_sdk(endpoint: Endpoint, key: str | None) -> openai.OpenAI:
     # The SDK's own retries are off: a try that is not counted is not in the budget.
-    return openai.OpenAI(api_key=key or "none", base_url=endpoint.base_url, max_retries=0)
+    return openai.OpenAI(
+        api_key=key or "none",
+        base_url=endpoint.base_url,
+        max_retries=0,
+        http_client=openai.DefaultHttpxClient(event_hooks=CALL_TIMEOUT_HOOKS),
+    )
 
 
 def cache_key(request: ModelRequest) -> str:

@@ -27,6 +27,8 @@ class Say:
     """Before the status line."""
     piece_after_s: float = 0.0
     """Before each event."""
+    keep_alive_s: float = 0.0
+    """After the status line: comments, as servers send while a model thinks."""
     cut_after_events: int | None = None
     cut_how: Literal["abruptly", "politely"] = "abruptly"
     """Politely: the HTTP response ends well, the reply does not."""

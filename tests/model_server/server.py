@@ -139,6 +139,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
+        for _ in range(round(say.keep_alive_s / 0.05)):
+            self._chunk(": keep-alive\n\n")
+            time.sleep(0.05)
         for number, event in enumerate(events):
             if number == say.cut_after_events:
                 break

@@ -157,6 +157,12 @@ class ModelClientContract:
         assert completion.usage is None
         assert len(server.requests) == 1
 
+    def test_a_connection_that_breaks_after_the_last_event_breaks_nothing(self, client, server):
+        server.will(Say(text="Yes.", cut_after_events=1000))
+        completion = client.complete(ask())
+        assert completion.outcome == Reply(text="Yes.")
+        assert completion.usage is not None
+
     def test_a_line_that_is_no_json_breaks_the_stream(self, client, server):
         server.will(Say(garble_event=3))
         completion = client.complete(ask())
@@ -175,6 +181,12 @@ class ModelClientContract:
         outcome = client.complete(ask(timeout_s=0.6)).outcome
         assert isinstance(outcome, Broken)
         assert outcome.text
+        assert time.monotonic() - started < 5
+
+    def test_keep_alives_do_not_prolong_the_calls_time(self, client, server):
+        server.will(Say(keep_alive_s=10.0))
+        started = time.monotonic()
+        assert isinstance(client.complete(ask(timeout_s=0.5)).outcome, Broken)
         assert time.monotonic() - started < 5
 
     def test_a_silent_endpoint_ends_with_the_calls_time_and_may_have_billed(self, client, server):
