@@ -83,6 +83,8 @@ class ModelCalls:
     def begin(self, call: ModelCall) -> Begun | Answered | BudgetStop:
         """Reserves the call on all its accounts, or on none. One worker at a time may ask for one id.
 
+        A BudgetStop holds for this moment: calls in flight may settle below what they reserved.
+
         An earlier try that never settled is taken for lost, stays counted at its reservation, and a new try is
         reserved. Raises LedgerError where another worker began the same call at this moment.
         """

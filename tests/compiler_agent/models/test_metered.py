@@ -91,9 +91,9 @@ def test_spend_never_exceeds_cap(server, ledger_url, tmp_path, calls, model):
     assert [worker.wait(timeout=120) for worker in workers] == [0, 0, 0]
     billed = server.usd(**PRICES)
     assert len(server.billed) > 40
-    assert 3.5 < billed <= 5.0
     used = calls.balance(RUN).used
-    assert billed <= used.usd <= 5.0
+    assert 2.5 < billed <= used.usd <= 5.0
+    assert used.usd > 4.8  # the last to stop has no other reservation in its way
     assert {stop.limit for stop in stops} == {"nano_usd"}
     (stop,) = calls.stops(RUN)
     assert stop.used + stop.asked > stop.cap == 5_000_000_000
