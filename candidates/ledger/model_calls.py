@@ -94,7 +94,8 @@ class ModelCalls:
                 return Answered(tried.end, tried.end.answer)
             if tried.end is None:
                 lost = ModelCallEnd(outcome=CallOutcome.LOST, spent=tried.call.reserved, is_spend_known=False)
-                self.settle(tried, lost)
+                if not self.settle(tried, lost):
+                    return self.begin(call)  # it settled at this moment, perhaps with an answer
         try:
             self._reserve(call, len(tries) + 1)
         except _CapReached as reached:
