@@ -25,6 +25,7 @@ from compiler_agent.models.completion import (
 from compiler_agent.models.endpoints import Endpoint, find_endpoint, read_endpoints
 from compiler_agent.models.metered import open_model
 from compiler_agent.models.prices import Price
+from compiler_agent.models.retry import RetryPolicy
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.settings import Settings, read_settings
 
@@ -36,6 +37,9 @@ _PROBE = ModelRequest(
     max_output_tokens=64,
     timeout_s=60.0,
 )
+
+_POLICY = RetryPolicy(tries=2)
+"""Someone is waiting for the answer."""
 
 
 class CheckedEndpoint(Record):
@@ -96,7 +100,7 @@ def _check(endpoint: Endpoint, settings: Settings, ledger: Ledger) -> CheckedEnd
     tokens = most_input_tokens(_PROBE) + _PROBE.max_output_tokens
     ModelCalls(ledger).open_account(account, Caps(tokens=tokens, calls=1))
     try:
-        model = open_model(endpoint, settings.home, os.environ, ledger, BlobStore(settings.blobs))
+        model = open_model(endpoint, settings.home, os.environ, ledger, BlobStore(settings.blobs), _POLICY)
         if model.price is not None:
             price = {"usd_per_million_tokens": model.price.price, "price_source": model.price.source}
             unchecked = unchecked.model_copy(update=price)

@@ -24,6 +24,7 @@ from compiler_agent.models.completion import (
 from compiler_agent.models.endpoints import Endpoint, known_secrets, read_endpoints, read_key
 from compiler_agent.models.prices import ListedPrice, read_prices
 from compiler_agent.models.redaction import Redactor
+from compiler_agent.models.retry import RetryPolicy
 from compiler_agent.outcome import UserFault
 
 
@@ -145,7 +146,12 @@ class MeteredModel:
 
 
 def open_model(
-    endpoint: Endpoint, home: Path, environment: Mapping[str, str], ledger: Ledger, blobs: BlobStore
+    endpoint: Endpoint,
+    home: Path,
+    environment: Mapping[str, str],
+    ledger: Ledger,
+    blobs: BlobStore,
+    policy: RetryPolicy | None = None,
 ) -> MeteredModel:
     """Raises UserFault: no key, no SDK, an unreadable table of prices or endpoints."""
     key = read_key(endpoint, environment)
@@ -153,7 +159,7 @@ def open_model(
     redactor = Redactor(secrets)
     return MeteredModel(
         endpoint=endpoint,
-        client=open_client(endpoint, key, redactor),
+        client=open_client(endpoint, key, redactor, policy),
         price=_price_of(endpoint, home),
         calls=ModelCalls(ledger),
         blobs=blobs,
