@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import typer
 
-from compiler_agent.commands import bench, builds, doctor, hot_ops, judge, problems, replay, run, task, worker
+from compiler_agent.commands import bench, builds, doctor, hot_ops, judge, models, problems, replay, run, task, worker
 from compiler_agent.outcome import ExitCode, progress_console
 from compiler_agent.user_faults import as_user_fault
 
@@ -28,6 +28,7 @@ app.add_typer(task.app, name="task")
 app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
 app.add_typer(builds.app, name="builds")
+app.add_typer(models.app, name="models")
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
 

@@ -6,6 +6,7 @@ from sqlalchemy.exc import DatabaseError
 
 from candidates.benchmark.pairing import MachineTooBusy
 from candidates.problems.problem import ProblemError
+from compiler_agent.models.completion import ModelRejectedRequest, ModelUnavailable
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import read_settings
 from compiler_agent.temporal_server import TemporalUnavailable
@@ -14,7 +15,7 @@ from traces.requests import TraceError
 from traces.served_model import ModelError
 
 _USER_FAULTS = (
-    *(UserFault, TraceError, ProblemError, ModelError),
+    *(UserFault, TraceError, ProblemError, ModelError, ModelRejectedRequest, ModelUnavailable),
     *(SandboxUnavailable, TemporalUnavailable, MachineTooBusy),
 )
 

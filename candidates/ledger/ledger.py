@@ -82,6 +82,11 @@ class Ledger:
             _share_between_processes(self._engine)
         Table.metadata.create_all(self._engine)
 
+    @property
+    def engine(self) -> Engine:
+        """For the other stores in the same database: `model_calls`."""
+        return self._engine
+
     # Runs
 
     def open_run(self, request: RunRequest, run_id: str) -> str:
@@ -312,7 +317,7 @@ class Ledger:
             with self._transaction() as session:
                 session.add(fact)
         except IntegrityError as error:
-            if not _is_repetition(error):
+            if not is_repetition(error):
                 raise
 
     def _all(self, kind: type[R], statement: Select[Any]) -> tuple[R, ...]:
@@ -353,7 +358,7 @@ def _device_model_key(device_id: str, model_digest: str) -> str:
     return f"{device_id}/model/{model_digest[:16]}"
 
 
-def _is_repetition(error: IntegrityError) -> bool:
+def is_repetition(error: IntegrityError) -> bool:
     """True for a unique key that is already there; a missing foreign key is a fault of ours and must be heard."""
     code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None)
     return code in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "23505")

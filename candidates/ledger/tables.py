@@ -1,4 +1,4 @@
-"""Tables of the ledger. A row is a fact: it is inserted once and never changed.
+"""Tables of the ledger. A row is a fact: it is inserted once and never changed. `SpendAccountRow` alone is a balance.
 
 Each table holds the record as JSON, and beside it the columns that queries select by.
 """
@@ -6,7 +6,7 @@ Each table holds the record as JSON, and beside it the columns that queries sele
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import JSON, DateTime, Float, ForeignKey, Index, Integer, String, UniqueConstraint, func
+from sqlalchemy import JSON, BigInteger, DateTime, Float, ForeignKey, Index, Integer, String, UniqueConstraint, func
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 
@@ -141,6 +141,50 @@ class ApprovalRow(Fact):
 
     __tablename__ = "approvals"
     build_id: Mapped[str] = mapped_column(String(64), index=True)
+
+
+class ModelCallRow(Fact):
+    """A call to a language model, reserved before it is sent; a call whose answer was lost is tried again."""
+
+    __tablename__ = "model_calls"
+    __table_args__ = (UniqueConstraint("call_id", "try_number"),)
+    call_id: Mapped[str] = mapped_column(String(256))
+    try_number: Mapped[int] = mapped_column(Integer)
+
+
+class ModelCallEndRow(Fact):
+    __tablename__ = "model_call_ends"
+    __table_args__ = (UniqueConstraint("call_id", "try_number"),)
+    call_id: Mapped[str] = mapped_column(String(256))
+    try_number: Mapped[int] = mapped_column(Integer)
+    outcome: Mapped[str] = mapped_column(String(32))
+
+
+class SpendStopRow(Fact):
+    """The first call that a cap of an account did not allow."""
+
+    __tablename__ = "spend_stops"
+    __table_args__ = (UniqueConstraint("account_id", "limit_name"),)
+    account_id: Mapped[str] = mapped_column(String(256))
+    limit_name: Mapped[str] = mapped_column(String(16))
+
+
+class SpendAccountRow(Table):
+    """A balance: caps (None: not capped), and what calls took or have reserved.
+
+    The sum could be read from the calls; it is kept so that comparing it with the cap and raising it is one statement.
+    """
+
+    __tablename__ = "spend_accounts"
+    account_id: Mapped[str] = mapped_column(String(256), primary_key=True)
+    cap_nano_usd: Mapped[int | None] = mapped_column(BigInteger)
+    cap_tokens: Mapped[int | None] = mapped_column(BigInteger)
+    cap_milliseconds: Mapped[int | None] = mapped_column(BigInteger)
+    cap_calls: Mapped[int | None] = mapped_column(BigInteger)
+    used_nano_usd: Mapped[int] = mapped_column(BigInteger, default=0)
+    used_tokens: Mapped[int] = mapped_column(BigInteger, default=0)
+    used_milliseconds: Mapped[int] = mapped_column(BigInteger, default=0)
+    used_calls: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
 Index("attempts_by_task", AttemptRow.run_id, AttemptRow.task_id)

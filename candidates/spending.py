@@ -1,0 +1,144 @@
+"""What model calls may cost and what they did: usage, caps, calls, their ends, and why spending stopped.
+
+An *account* is what a cap is set on: a run, an op within a run. A call is counted on every account that it names.
+"""
+
+import math
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import Field
+
+from candidates.record import Record
+
+NANO_USD_PER_USD = 1_000_000_000
+
+
+class Usage(Record):
+    """Tokens billed, each counted once."""
+
+    input_tokens: int = Field(ge=0)
+    """Neither read from a cache nor written to one."""
+    cache_read_tokens: int = Field(ge=0, default=0)
+    cache_write_tokens: int = Field(ge=0, default=0)
+    output_tokens: int = Field(ge=0)
+    """Thinking included."""
+
+    @property
+    def tokens(self) -> int:
+        return self.input_tokens + self.cache_read_tokens + self.cache_write_tokens + self.output_tokens
+
+
+class Amount(Record):
+    """What a call takes from its accounts. Whole numbers: their sums are exact in any order."""
+
+    nano_usd: int = Field(ge=0)
+    tokens: int = Field(ge=0)
+    """Read and written, cached ones included."""
+    milliseconds: int = Field(ge=0)
+    """Time that the call took; parallel calls each count theirs."""
+    calls: int = Field(ge=0, default=1)
+
+    @property
+    def usd(self) -> float:
+        return self.nano_usd / NANO_USD_PER_USD
+
+
+class Caps(Record):
+    """What an account may take at most. None: not capped."""
+
+    usd: float | None = Field(ge=0, default=None)
+    tokens: int | None = Field(ge=0, default=None)
+    seconds: float | None = Field(ge=0, default=None)
+    """Of model time, summed over calls; the clock on the wall is the workflow's."""
+    calls: int | None = Field(ge=0, default=None)
+
+    @property
+    def nano_usd(self) -> int | None:
+        # Down, so that a fraction of a nano-dollar never lets a cap be passed.
+        return None if self.usd is None else math.floor(self.usd * NANO_USD_PER_USD)
+
+    @property
+    def milliseconds(self) -> int | None:
+        return None if self.seconds is None else math.floor(self.seconds * 1000)
+
+
+class Balance(Record):
+    """An account: what it may take, and what calls took or have reserved."""
+
+    account: str
+    caps: Caps
+    used: Amount
+
+    @property
+    def usd_left(self) -> float:
+        """Infinite where dollars are not capped."""
+        return math.inf if self.caps.usd is None else max(0.0, self.caps.usd - self.used.usd)
+
+
+Limit = Literal["nano_usd", "tokens", "milliseconds", "calls"]
+LIMITS: tuple[Limit, ...] = ("nano_usd", "tokens", "milliseconds", "calls")
+
+
+class BudgetStop(Record):
+    """Why a call was not made: with its worst case, `account` would have passed its cap on `limit`."""
+
+    kind: Literal["budget_stop"] = "budget_stop"
+    account: str
+    limit: Limit
+    cap: int
+    used: int
+    asked: int
+
+    def __str__(self) -> str:
+        unit = self.limit.replace("nano_usd", "nano-dollars")
+        return f"{self.account} has used {self.used} of {self.cap} {unit}, and the next call may take {self.asked}"
+
+
+class ModelCall(Record):
+    """A call as it was reserved, before it was sent."""
+
+    call_id: str = Field(min_length=1, max_length=256)
+    """The caller's own, equal when the same call is asked for again: `run-7/3f2a/generation-2/sample-1`."""
+    endpoint: str
+    model: str
+    accounts: tuple[str, ...] = Field(min_length=1)
+    reserved: Amount
+    request: str
+    """Blob of the request."""
+
+
+class CallOutcome(StrEnum):
+    REPLY = "reply"
+    REFUSED = "refused"
+    CUT_OFF = "cut_off"
+    EMPTY = "empty"
+    FILTERED = "filtered"
+    BROKEN = "broken"
+    """The stream broke off, or was no valid JSON: the endpoint may have billed it."""
+    UNAVAILABLE = "unavailable"
+    REJECTED = "rejected"
+    CANCELLED = "cancelled"
+    """Our side stopped waiting."""
+    LOST = "lost"
+    """The worker died between reserving and settling."""
+
+
+class ModelCallEnd(Record):
+    """What a call came to. `answer` is the blob of the completion; None where none arrived."""
+
+    outcome: CallOutcome
+    spent: Amount
+    is_spend_known: bool
+    """False: the endpoint did not say what it billed, and the call counts at its reservation."""
+    usage: Usage | None = None
+    answer: str | None = None
+    message: str = ""
+
+
+class RecordedCall(Record):
+    """One try of a call. `end` is None while it is open."""
+
+    try_number: int = Field(ge=1)
+    call: ModelCall
+    end: ModelCallEnd | None
