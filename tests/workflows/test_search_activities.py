@@ -58,7 +58,7 @@ def test_a_judgement_whose_machinery_fails_is_no_attempt_and_is_made_again(tmp_p
     )
     rejected = Rejected(reason=Reason.CRASHED, workload=None, evidence=Evidence(message="it crashed"), seed=1)
     judge = ScriptedJudge([rejected, SandboxError("somebody killed it"), rejected])
-    activities = DeviceSearchActivities(ledger, blobs, judge, benchmark=None)
+    activities = DeviceSearchActivities(ledger, blobs, judge, sanitizers=None, benchmark=None)
 
     with pytest.raises(SandboxError):
         ActivityEnvironment().run(activities.evaluate_generation, generation)
