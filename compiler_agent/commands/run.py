@@ -41,7 +41,7 @@ def run(
     hot_ops: Annotated[int, typer.Option(min=1, help="How many ops are searched.")] = 8,
     search_seconds: Annotated[float, typer.Option(min=1.0, help="Search time for all ops together.")] = 110.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most, an op.")] = 24,
-    end_to_end_seconds: Annotated[float, typer.Option(min=1.0, help="Time for the end-to-end gate.")] = 90.0,
+    end_to_end_seconds: Annotated[float, typer.Option(min=1.0, help="Time for the end-to-end gate.")] = 75.0,
     compile_seconds: Annotated[
         float, typer.Option(min=0.0, help="Patience with torch.compile of the whole model; 0 leaves it out.")
     ] = 100.0,
