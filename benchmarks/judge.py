@@ -54,8 +54,13 @@ extern "C" void kernel(const float* x, const float* weight, float* y, int64_t ro
         y[i] = (product > 0 ? product : 0) + x[i];
     }
 }
-extern "C" void repeat(const float* x, const float* weight, float* y, int64_t count) {
-    for (int64_t i = 0; i < count; i++) kernel(x + i * LAUNCH_WIDTH, weight, y + i * LAUNCH_WIDTH, 1);
+"""
+
+LOOP = """
+#include <cstdint>
+using Kernel = void(const float* x, const float* weight, float* y, int64_t rows);
+extern "C" void repeat(Kernel* kernel, const float* x, const float* weight, float* y, int64_t width, int64_t count) {
+    for (int64_t i = 0; i < count; i++) kernel(x + i * width, weight, y + i * width, 1);
 }
 """
 
@@ -163,17 +168,19 @@ def _in_words(measured: Measurement | Rejected) -> str:
 
 def time_in_process_us(artifact: bytes, calls: int = 60, samples: int = 200) -> float:
     """One call of our own kernel in a plain C++ loop, on the core that measures."""
-    with tempfile.NamedTemporaryFile(suffix=".so") as file, pinned(measuring_core()):
-        file.write(artifact)
-        file.flush()
-        repeat = ctypes.CDLL(file.name).repeat
+    with tempfile.TemporaryDirectory() as folder, pinned(measuring_core()):
+        path, loop = Path(folder) / "kernel.so", Path(folder) / "loop.so"
+        path.write_bytes(artifact)
+        compile_loop = ["g++", "-O2", "-shared", "-fPIC", "-x", "c++", "-o", str(loop), "-"]
+        subprocess.run(compile_loop, input=LOOP, text=True, check=True)
+        kernel, repeat = ctypes.CDLL(str(path)).kernel, ctypes.CDLL(str(loop)).repeat
         x = np.random.default_rng(0).standard_normal((calls, WIDTH), dtype=np.float32)
         weight, y = x[0].copy(), np.empty_like(x)
         arguments = [ctypes.c_void_p(array.ctypes.data) for array in (x, weight, y)]
         times_us = []
         for _ in range(samples):
             began_ns = time.perf_counter_ns()
-            repeat(*arguments, ctypes.c_int64(calls))
+            repeat(kernel, *arguments, ctypes.c_int64(WIDTH), ctypes.c_int64(calls))
             times_us.append((time.perf_counter_ns() - began_ns) / calls / 1000)
         return median(times_us)
 
