@@ -36,7 +36,7 @@ class RunRequest(Record):
     """For all ops together, shared by recoverable time."""
     attempts_per_op: int = Field(ge=1, default=24)
     end_to_end_s: float = Field(gt=0, default=75.0)
-    compile_s: float = Field(ge=0, default=100.0)
+    compile_s: float = Field(ge=0, default=85.0)
     """How long torch.compile of the whole model may take before its figure is left out."""
     approve_automatically: bool = False
     """The user's setting that lets a build which passed every gate go live without a person's command."""

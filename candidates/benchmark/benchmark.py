@@ -170,9 +170,8 @@ class Benchmark:
                     is_lost = decision is Decision.LOSE and min(map(len, ratios.values())) >= _FEWEST_PAIRS_TO_LOSE
                     if any_is_slower or is_lost or time.monotonic() > deadline_s:
                         break
-                won = [workload for workload in order if decisions[workload.name] is Decision.WIN]
                 # Each of them: what is amortised at one shape would be hidden behind another that is won honestly.
-                if decision is Decision.WIN and not _are_seen_alone(bout, won, most_s):
+                if decision is Decision.WIN and not _are_seen_alone(bout, order, most_s):
                     decision = Decision.UNDECIDED
                 workloads = tuple(bout.measurement(workload, decisions[workload.name]) for workload in order)
                 return _measurement(Stage.RACE, task, task.threads, workloads, total, decision, bout, began_s)
@@ -199,19 +198,15 @@ class Benchmark:
         def run() -> Measurement:
             rounds: list[tuple[WorkloadMeasurement, ...]] = []
             totals: list[float] = []
-            for process in range(processes):
+            for _ in range(processes):
                 with self._bout(task, candidate, artifact, best, live, threads=task.threads, seed=seed) as bout:
                     deadline_s = time.monotonic() + most_s / processes
                     for workload in order:
                         self._take_until_precise(bout, workload, pairs, deadline_s)
-                    if process == 0:
-                        is_seen = _are_seen_alone(bout, order, most_s / processes)
                     totals.append(weigh_by_traffic([bout.speedup(workload) for workload in order]).speedup)
                     rounds.append(tuple(bout.measurement(workload, Decision.UNDECIDED) for workload in order))
             workloads = tuple(_over_processes(seen) for seen in zip(*rounds, strict=True))
             decision = decide_confirmation(totals)
-            if decision is Decision.WIN and not is_seen:
-                decision = Decision.UNDECIDED
             if any(workload.interval.high < PROTECTED_SPEEDUP for workload in workloads):
                 decision = Decision.LOSE
             total = TotalSpeedup(speedup=median(totals), interval=Interval(min(totals), max(totals)))

@@ -44,7 +44,7 @@ def run(
     end_to_end_seconds: Annotated[float, typer.Option(min=1.0, help="Time for the end-to-end gate.")] = 75.0,
     compile_seconds: Annotated[
         float, typer.Option(min=0.0, help="Patience with torch.compile of the whole model; 0 leaves it out.")
-    ] = 100.0,
+    ] = 85.0,
     approve_automatically: Annotated[
         bool, typer.Option("--approve-automatically", help="A build that passes every gate goes live by itself.")
     ] = False,

@@ -27,7 +27,7 @@ FINALISTS = 2
 """Screening ranks within a few per cent; so many of its best go into the race."""
 
 
-RACE_S = 6.0
+RACE_S = 8.0
 CONFIRM_S = 20.0
 """Caps for kernels of many milliseconds; small ones are decided in a fraction."""
 

@@ -111,7 +111,11 @@ def test_interval_of_thousands_of_pairs_does_not_overflow() -> None:
     assert median_interval([float(value) for value in range(5000)]).low > 2400
 
 
-@given(st.lists(st.tuples(st.floats(0, 1e6), st.floats(0.1, 1e5), st.floats(0.1, 10)), min_size=1, max_size=16))
+@given(
+    st.lists(
+        st.tuples(st.just(0.0) | st.floats(1e-6, 1e6), st.floats(0.1, 1e5), st.floats(0.1, 10)), min_size=1, max_size=16
+    )
+)
 def test_total_lies_between_the_workloads_speedups(workloads: list[tuple[float, float, float]]) -> None:
     total = weigh_by_traffic([weighed(s, s * 0.9, s * 1.1, calls, time) for calls, time, s in workloads])
     speedups = [s for _, _, s in workloads]
