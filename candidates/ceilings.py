@@ -14,6 +14,7 @@ import torch
 
 from candidates.device import BandwidthCeiling, DeviceCeilings, DeviceFingerprint
 from candidates.dispatch import measure_dispatch_us
+from candidates.whole_file import write_whole
 
 TYPICAL_CACHE_BYTES = (32 << 10, 1 << 20, 32 << 20)
 """Assumed where the system reports no caches, as some virtual machines do."""
@@ -54,10 +55,7 @@ def measure_ceilings(fingerprint: DeviceFingerprint, threads: int, cache_dir: Pa
         # On a busy machine threads wait for each other, and one alone is faster.
         alone = measure_ceilings(fingerprint, 1, cache_dir)
         ceilings = raise_ceilings(ceilings, alone)
-    cache_dir.mkdir(parents=True, exist_ok=True)
-    partial = kept.with_suffix(f".{os.getpid()}")
-    partial.write_text(ceilings.model_dump_json())
-    partial.replace(kept)
+    write_whole(kept, ceilings.model_dump_json().encode())
     return ceilings
 
 

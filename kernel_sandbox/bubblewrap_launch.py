@@ -14,15 +14,15 @@ from pathlib import Path
 from kernel_sandbox.bubblewrap_program import advice_on
 from kernel_sandbox.control_groups import ControlGroup, ControlGroups
 from kernel_sandbox.process_tree import ProcessTree
-from kernel_sandbox.sandbox import Limits, SandboxError, SandboxUnavailable
+from kernel_sandbox.sandbox import SCRATCH, Limits, SandboxError, SandboxUnavailable
 from kernel_sandbox.scratch import Scratch
 from kernel_sandbox.system_calls import seccomp_filter
 
 _INSIDE_ID = 65534
 _ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "HOME": "/work",
-    "TMPDIR": "/work",
+    "HOME": SCRATCH,
+    "TMPDIR": SCRATCH,
     "USER": "nobody",
     "LANG": "C.UTF-8",
 }
@@ -150,8 +150,8 @@ class Launch:
         if self.limits.scratch_bytes:
             binds += [("--bind", source, target) for target, source in self.scratch.folders.items()]
         else:
-            binds.append(("--ro-bind", self.scratch.work, "/work"))
-        # After /work, under which the host may hold what is to be bound.
+            binds.append(("--ro-bind", self.scratch.work, SCRATCH))
+        # After the scratch folder, under which the host may hold what is to be bound.
         binds += [("--ro-bind", source, target) for source, target in self.read_only.items()]
         hidden = (*_HIDDEN_FROM_ALL, *(_HIDDEN_FROM_ROOT if self.uid == 0 else ()))
         binds += [("--ro-bind", Path("/dev/null"), path) for path in hidden if os.path.exists(path)]
@@ -159,7 +159,7 @@ class Launch:
             options += [option, str(source), target]
         if self.is_first_process:
             options.append("--as-pid-1")
-        return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/work"]
+        return [*options, "--remount-ro", "/dev", "--remount-ro", "/", "--chdir", SCRATCH]
 
     def _open_filter(self, stack: contextlib.ExitStack) -> int:
         program = seccomp_filter(may_exit_as_killed=not self.is_first_process)

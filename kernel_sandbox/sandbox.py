@@ -13,6 +13,9 @@ from enum import StrEnum
 from pathlib import Path
 from typing import IO, Protocol
 
+SCRATCH = "/scratch"
+"""Where a program finds its scratch folder, in every sandbox; it starts there."""
+
 
 class SandboxError(Exception):
     pass
@@ -35,7 +38,7 @@ class Limits:
     processes: int = 64
     """Processes and threads."""
     scratch_bytes: int = 256 << 20
-    """All that can be written inside (/work, /tmp, /dev/shm); 0: /work is read-only, the others are not there."""
+    """All that can be written inside (/scratch, /tmp, /dev/shm); 0: /scratch is read-only, the others are not there."""
     log_bytes: int = 64 << 10
     """How much of the program's stderr is kept (its tail)."""
 
@@ -87,12 +90,12 @@ class SandboxedProcess(Protocol):
 
 
 class SandboxSession(Protocol):
-    """One scratch folder, `/work` inside; nothing of it is left after `close`."""
+    """One scratch folder, `/scratch` inside; nothing of it is left after `close`."""
 
     def put(self, name: str, content: bytes) -> None: ...
 
     def get(self, name: str, limit_bytes: int = 64 << 20) -> bytes:
-        """A regular file from /work; refuses links, devices and files above the limit with SandboxError."""
+        """A regular file from /scratch; refuses links, devices and files above the limit with SandboxError."""
         ...
 
     def run(self, argv: Sequence[str], environment: Mapping[str, str] | None = None) -> Finished:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from kernel_sandbox.leftovers import left_behind_in, name_of_ours
-from kernel_sandbox.sandbox import SandboxError, SandboxUnavailable
+from kernel_sandbox.sandbox import SCRATCH, SandboxError, SandboxUnavailable
 
 
 class Scratch:
@@ -17,7 +17,7 @@ class Scratch:
     def __init__(self, owner_uid: int) -> None:
         self.path = Path(tempfile.mkdtemp(prefix=f"{name_of_ours()}-"))
         self.work = self.path / "work"
-        self.folders = {"/work": self.work, "/tmp": self.path / "tmp", "/dev/shm": self.path / "shm"}
+        self.folders = {SCRATCH: self.work, "/tmp": self.path / "tmp", "/dev/shm": self.path / "shm"}
         self.path.chmod(0o711)
         for folder in self.folders.values():
             folder.mkdir(mode=0o700)
@@ -41,7 +41,7 @@ class Scratch:
         except FileNotFoundError:
             pass
         except IsADirectoryError as error:
-            raise SandboxError(f"the program made a folder of /work/{name}") from error
+            raise SandboxError(f"the program made a folder of {SCRATCH}/{name}") from error
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(os.open(name, flags, 0o755, dir_fd=self.directory_fd), "wb") as file:
             file.write(content)
@@ -54,15 +54,15 @@ class Scratch:
             flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
             descriptor = os.open(name, flags, dir_fd=self.directory_fd)
         except OSError as error:
-            raise SandboxError(f"/work/{name} cannot be taken out: {error.strerror}") from error
+            raise SandboxError(f"{SCRATCH}/{name} cannot be taken out: {error.strerror}") from error
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
             os.close(descriptor)
-            raise SandboxError(f"/work/{name} is not a plain file (mode {status.st_mode:o})")
+            raise SandboxError(f"{SCRATCH}/{name} is not a plain file (mode {status.st_mode:o})")
         with open(descriptor, "rb") as file:
             content = file.read(limit_bytes + 1)
         if len(content) > limit_bytes:
-            raise SandboxError(f"/work/{name} has more than {limit_bytes} bytes")
+            raise SandboxError(f"{SCRATCH}/{name} has more than {limit_bytes} bytes")
         return content
 
     def size_bytes(self, give_up_above: int) -> int:

@@ -183,7 +183,7 @@ def _cut(graph: fx.Graph, group: list[fx.Node], name: str) -> fx.Graph:
 
 def _call_region(name: str, *tensors: torch.Tensor) -> torch.Tensor:
     """Stands in the graph for a region; `_source_of` writes it as a lookup."""
-    raise NotImplementedError(name)
+    raise RuntimeError(f"{name} stands for a region and is never called")
 
 
 def _source_of(graph: fx.Graph, root: str | None, function: str) -> str | None:

@@ -49,6 +49,7 @@ from candidates.kernel_runner import Prepared, RunnerEnded
 from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Evidence, Reason, Rejected
+from candidates.whole_file import write_whole
 from kernel_sandbox.sandbox import Sandbox
 
 SCREEN_PAIRS = 5
@@ -103,8 +104,7 @@ class Benchmark:
             return BestBaselines.model_validate_json(kept.read_text()).by_workload
         with self._contest(task, threads) as (contest, rng):
             best = fix_best_baselines(contest, task, self._baselines, rng)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        kept.write_text(best.model_dump_json())
+        write_whole(kept, best.model_dump_json().encode())
         return best.by_workload
 
     def time_eager(self, task: KernelTask, workload: Workload) -> float:

@@ -1,5 +1,6 @@
 """CppRunner: calls a C++ kernel in a sandboxed process, over the protocol of kernel_sandbox/runners/cpp_runner.cpp."""
 
+import contextlib
 import hashlib
 import os
 import secrets
@@ -15,8 +16,18 @@ from candidates.candidate import Candidate
 from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.kernel_runner import Call, Prepared, RunnerEnded
 from candidates.task import KernelTask
+from candidates.whole_file import write_whole
 from kernel_sandbox.arena import Arena, Place, Segment
-from kernel_sandbox.sandbox import Ending, Finished, Limits, Sandbox, SandboxedProcess, SandboxError, SandboxSession
+from kernel_sandbox.sandbox import (
+    SCRATCH,
+    Ending,
+    Finished,
+    Limits,
+    Sandbox,
+    SandboxedProcess,
+    SandboxError,
+    SandboxSession,
+)
 
 LOAD_LIMIT_S = 10.0
 CALL_LIMIT_S = 20.0
@@ -249,23 +260,22 @@ def _open(
             scratch_bytes=0,
         )
     )
-    try:
+    with contextlib.ExitStack() as undo:
+        undo.callback(session.close)
         session.put("cpp_runner", program)
         if artifact is not None:
             session.put("kernel.so", artifact)
         descriptors = [arena.descriptors[segment] for segment in Segment]
         mapped = [str(word) for segment in Segment for word in (arena.descriptors[segment], arena.size_bytes(segment))]
         process = session.start(
-            ["/work/cpp_runner", "-" if artifact is None else "/work/kernel.so", *mapped, str(threads)],
+            [f"{SCRATCH}/cpp_runner", "-" if artifact is None else f"{SCRATCH}/kernel.so", *mapped, str(threads)],
             environment={"OMP_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false", "OMP_WAIT_POLICY": "passive"},
             file_descriptors=descriptors,
             core=core,
         )
         runner = CppRunner(session, process, arena, task, call_limit_s, has_prepare=has_prepare, is_judged=is_judged)
         runner.await_loading()
-    except BaseException:
-        session.close()
-        raise
+        undo.pop_all()
     return runner
 
 
@@ -280,10 +290,7 @@ def _runner_program(sandbox: Sandbox, cache_folder: Path | None, without: Defenc
         else:
             _programs[digest] = _compile_runner(sandbox, source)
             if cached is not None:
-                cached.parent.mkdir(parents=True, exist_ok=True)
-                unfinished = cached.with_suffix(f".{os.getpid()}")
-                unfinished.write_bytes(_programs[digest])
-                unfinished.replace(cached)
+                write_whole(cached, _programs[digest])
     return _programs[digest]
 
 

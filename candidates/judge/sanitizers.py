@@ -25,7 +25,16 @@ from candidates.judge.sanitizer_report import ReportKind, read_report
 from candidates.language import BuildRecipe, KernelLanguage
 from candidates.task import InputRole, InputSpec, KernelTask, Workload
 from candidates.verdict import Evidence, Reason, Rejected
-from kernel_sandbox.sandbox import Ending, Finished, Limits, Sandbox, SandboxError, SandboxSession, SandboxUnavailable
+from kernel_sandbox.sandbox import (
+    SCRATCH,
+    Ending,
+    Finished,
+    Limits,
+    Sandbox,
+    SandboxError,
+    SandboxSession,
+    SandboxUnavailable,
+)
 
 CALLS_A_SHAPE = 2
 RUN_LIMIT_S = 60.0
@@ -135,7 +144,11 @@ class Sanitizers:
             session.put("kernel.so", artifact)
             session.put("calls", calls)
             threads_of_serving = {"OMP_NUM_THREADS": str(threads), "OMP_DYNAMIC": "false", "OMP_WAIT_POLICY": "passive"}
-            return _execute(session, ["/work/sanitizer_runner", "/work/kernel.so", "/work/calls"], threads_of_serving)
+            return _execute(
+                session,
+                [f"{SCRATCH}/{name}" for name in ("sanitizer_runner", "kernel.so", "calls")],
+                threads_of_serving,
+            )
 
 
 def check_sanitizers(sandbox: Sandbox) -> None:
@@ -150,7 +163,7 @@ def check_sanitizers(sandbox: Sandbox) -> None:
         raise SanitizersUnavailable(f"g++ cannot build with sanitizers ({_first_error(built)}): {_INSTALL}")
     with sandbox.open(Limits(limits_address_space=False)) as session:
         session.put("nothing", built)
-        finished = _execute(session, ["/work/nothing"], {})
+        finished = _execute(session, [f"{SCRATCH}/nothing"], {})
     if finished.exit_code != _ALL_CALLS_RETURNED:
         raise SanitizersUnavailable(f"a program with sanitizers does not run here: {finished.log.strip()[-500:]}")
 

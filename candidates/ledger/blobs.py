@@ -1,9 +1,9 @@
 """BlobStore: bytes addressed by their sha256, in a folder."""
 
 import hashlib
-import os
-import tempfile
 from pathlib import Path
+
+from candidates.whole_file import write_whole
 
 
 class BlobError(Exception):
@@ -18,19 +18,8 @@ class BlobStore:
         """The digest (hex) under which `content` now lies; written whole or not at all."""
         digest = hashlib.sha256(content).hexdigest()
         path = self._path(digest)
-        if path.exists():
-            return digest
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=".partial-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            os.unlink(temporary)
-            raise
+        if not path.exists():
+            write_whole(path, content)
         return digest
 
     def get(self, digest: str) -> bytes:

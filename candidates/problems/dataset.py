@@ -4,8 +4,6 @@ Definitions, workloads and solutions that are there stay; traces are added. A fi
 those that others refer to come first.
 """
 
-import os
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +11,7 @@ from candidates.problems.documents import Definition, Document
 from candidates.problems.flashinfer_bench import read_document
 from candidates.problems.problem import ProblemError, read_text
 from candidates.problems.results import AUTHOR, Results
+from candidates.whole_file import write_whole
 
 
 def write_results(results: Results, root: Path) -> Path:
@@ -24,13 +23,13 @@ def write_results(results: Results, root: Path) -> Path:
     if found and _meaning(read_document(Definition, path)) != _meaning(definition):
         raise ProblemError(f"{path}: holds another definition {name}: export to another folder, or remove it")
     if not found:
-        _write(path, _text(definition))
+        write_whole(path, _text(definition))
     if not list((root / "workloads").rglob(f"{name}.jsonl")):
-        _write(root / "workloads" / op_type / f"{name}.jsonl", _lines(results.workloads))
+        write_whole(root / "workloads" / op_type / f"{name}.jsonl", _lines(results.workloads))
     for solution in results.solutions:
         place = root / "solutions" / AUTHOR / op_type / name / f"{solution.name}.json"
         if not place.exists():
-            _write(place, _text(solution))
+            write_whole(place, _text(solution))
     traces = root / "traces" / AUTHOR / op_type / f"{name}.jsonl"
     known = read_text(traces) if traces.exists() else ""
     if known and not known.endswith("\n"):
@@ -38,7 +37,7 @@ def write_results(results: Results, root: Path) -> Path:
     already = set(known.splitlines())
     new = [trace for trace in results.traces if trace.model_dump_json() not in already]
     if new:
-        _write(traces, known + _lines(new))
+        write_whole(traces, known.encode() + _lines(new))
     return path
 
 
@@ -47,22 +46,9 @@ def _meaning(definition: Definition) -> tuple[object, ...]:
     return definition.axes, definition.inputs, definition.outputs, definition.reference
 
 
-def _text(document: Document) -> str:
-    return document.model_dump_json(indent=2) + "\n"
+def _text(document: Document) -> bytes:
+    return document.model_dump_json(indent=2).encode() + b"\n"
 
 
-def _lines(documents: Sequence[Document]) -> str:
-    return "".join(document.model_dump_json() + "\n" for document in documents)
-
-
-def _write(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o644)  # mkstemp makes files that only their owner may read
-        os.replace(name, path)
-    except BaseException:
-        os.unlink(name)
-        raise
+def _lines(documents: Sequence[Document]) -> bytes:
+    return b"".join(document.model_dump_json().encode() + b"\n" for document in documents)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from candidates.serving_build import model_process
 from kernel_sandbox.arena import Arena, Segment
-from kernel_sandbox.sandbox import Finished, Limits, Sandbox
+from kernel_sandbox.sandbox import SCRATCH, Finished, Limits, Sandbox
 
 Logits = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
@@ -229,8 +229,8 @@ def _environment() -> dict[str, str]:
     return {
         "OMP_WAIT_POLICY": "passive",
         "HF_HUB_OFFLINE": "1",
-        "HF_HOME": "/work",
-        "TORCHINDUCTOR_CACHE_DIR": "/work/inductor",
+        "HF_HOME": SCRATCH,
+        "TORCHINDUCTOR_CACHE_DIR": f"{SCRATCH}/inductor",
         "TOKENIZERS_PARALLELISM": "false",
         "TRANSFORMERS_VERBOSITY": "error",
     }

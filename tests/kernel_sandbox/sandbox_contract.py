@@ -88,7 +88,7 @@ class SandboxContract:
     @pytest.mark.parametrize("act", " ".join(REFUSALS.values()).split())
     def test_refuses(self, session: SandboxSession, act: str) -> None:
         with HostServices() as arguments:
-            finished = session.run(["/work/refusals", act, *arguments.get(act, ())])
+            finished = session.run(["/scratch/refusals", act, *arguments.get(act, ())])
         assert (finished.ending, finished.exit_code) == (Ending.EXITED, 1), finished.log
 
     def test_set_user_id_programs_gain_nothing(self, session: SandboxSession) -> None:
@@ -137,16 +137,16 @@ class SandboxContract:
 
     @pytest.mark.parametrize("abuse", ["fork_bomb", "thread_bomb", "zombies"])
     def test_processes_are_bounded(self, session: SandboxSession, abuse: str) -> None:
-        finished = session.run(["/work/exhaustion", abuse])
+        finished = session.run(["/scratch/exhaustion", abuse])
         assert (finished.ending, finished.exit_code) == (Ending.EXITED, 1), finished.log
 
     def test_memory_of_one_process_is_bounded(self, session: SandboxSession) -> None:
-        assert session.run(["/work/exhaustion", "eat_memory"]).ending is Ending.OUT_OF_MEMORY
+        assert session.run(["/scratch/exhaustion", "eat_memory"]).ending is Ending.OUT_OF_MEMORY
 
     def test_memory_of_many_small_ones_is_bounded(self, session: SandboxSession, holds_whole_trees: bool) -> None:
         if not holds_whole_trees:
             return  # it says so: see Limits.memory_bytes
-        assert session.run(["/work/exhaustion", "eat_memory_together"]).ending is Ending.OUT_OF_MEMORY
+        assert session.run(["/scratch/exhaustion", "eat_memory_together"]).ending is Ending.OUT_OF_MEMORY
 
     def test_processor_time_is_bounded(self, sandbox: Sandbox) -> None:
         with sandbox.open(Limits(cpu_s=1, wall_s=20.0)) as session:
@@ -157,36 +157,36 @@ class SandboxContract:
     ) -> None:
         with sandbox.open(Limits(cpu_s=1, wall_s=3.0)) as session:
             put_all(session, programs)
-            finished = session.run(["/work/exhaustion", "burn_together"])
+            finished = session.run(["/scratch/exhaustion", "burn_together"])
         assert finished.ending is Ending.TIMED_OUT
         assert finished.wall_s < 2.5 or not holds_whole_trees
 
-    @pytest.mark.parametrize("folder", ["/work", "/tmp", "/dev/shm"])
+    @pytest.mark.parametrize("folder", ["/scratch", "/tmp", "/dev/shm"])
     @pytest.mark.parametrize("abuse", ["fill", "fill_inodes"])
     def test_all_that_can_be_written_is_bounded(self, session: SandboxSession, abuse: str, folder: str) -> None:
-        finished = session.run(["/work/exhaustion", abuse, folder])
+        finished = session.run(["/scratch/exhaustion", abuse, folder])
         assert (finished.ending, finished.exit_code) == SIGXFSZ, finished.log
 
     def test_a_started_program_cannot_fill_it_either(self, session: SandboxSession) -> None:
-        assert end_of(session.start(["/work/exhaustion", "fill", "/tmp"])) == SIGXFSZ
+        assert end_of(session.start(["/scratch/exhaustion", "fill", "/tmp"])) == SIGXFSZ
 
     def test_a_large_file_is_bounded(self, session: SandboxSession) -> None:
-        finished = session.run(["dd", "if=/dev/zero", "of=/work/large", "bs=1M", "count=100"])
+        finished = session.run(["dd", "if=/dev/zero", "of=/scratch/large", "bs=1M", "count=100"])
         assert finished.exit_code != 0
 
     def test_a_huge_sparse_file_is_refused(self, session: SandboxSession) -> None:
-        finished = session.run(["/work/exhaustion", "sparse"])
+        finished = session.run(["/scratch/exhaustion", "sparse"])
         assert (finished.ending, finished.exit_code) == SIGXFSZ
 
     def test_without_scratch_nothing_can_be_written(self, sandbox: Sandbox) -> None:
         with sandbox.open(Limits(scratch_bytes=0)) as session:
-            script = "for f in /work /tmp /dev/shm /dev / ; do echo x > $f/x && echo wrote; done"
+            script = "for f in /scratch /tmp /dev/shm /dev / ; do echo x > $f/x && echo wrote; done"
             finished = session.run(["sh", "-c", script])
         assert "wrote" not in finished.log
 
     @pytest.mark.parametrize("abuse", ["flood", "flood_stdout", "flood_stderr"])
     def test_a_flood_of_output_keeps_its_tail_only(self, session: SandboxSession, abuse: str) -> None:
-        finished = session.run(["/work/exhaustion", abuse])
+        finished = session.run(["/scratch/exhaustion", abuse])
         assert finished.exit_code == 0
         assert len(finished.log) <= LIMITS.log_bytes
         assert finished.log.endswith("the end\n")
@@ -200,14 +200,14 @@ class SandboxContract:
     ) -> None:
         with sandbox.open(Limits(wall_s=0.3)) as session:
             put_all(session, programs)
-            command = ["/work/exhaustion", abuse]
+            command = ["/scratch/exhaustion", abuse]
             ending = end_of(session.start(command))[0] if start else session.run(command).ending
         assert ending is Ending.TIMED_OUT
 
     def test_a_daemon_does_not_outlive_its_program(self, session: SandboxSession) -> None:
-        assert session.run(["/work/exhaustion", "outlive"]).exit_code == 0
+        assert session.run(["/scratch/exhaustion", "outlive"]).exit_code == 0
         session.get("alive")
-        assert session.run(["rm", "/work/alive"]).exit_code == 0
+        assert session.run(["rm", "/scratch/alive"]).exit_code == 0
         with pytest.raises(SandboxError):
             session.get("alive")
 
@@ -215,12 +215,12 @@ class SandboxContract:
 
     @pytest.mark.parametrize("kind", ["link", "climbing_link", "hard_link", "pipe", "socket", "device", "folder"])
     def test_takes_out_plain_files_only(self, session: SandboxSession, kind: str) -> None:
-        assert session.run(["/work/exhaustion", f"{kind}_output"]).exit_code == 0
+        assert session.run(["/scratch/exhaustion", f"{kind}_output"]).exit_code == 0
         with pytest.raises(SandboxError):
             session.get("output")
 
     def test_takes_out_no_more_than_asked_for(self, session: SandboxSession) -> None:
-        session.run(["dd", "if=/dev/zero", "of=/work/output", "bs=1k", "count=9"])
+        session.run(["dd", "if=/dev/zero", "of=/scratch/output", "bs=1k", "count=9"])
         with pytest.raises(SandboxError):
             session.get("output", limit_bytes=8 << 10)
 
@@ -230,22 +230,22 @@ class SandboxContract:
             session.get(name)
 
     def test_put_replaces_a_link_and_never_follows_it(self, session: SandboxSession) -> None:
-        assert session.run(["/work/exhaustion", "link_output"]).exit_code == 0
+        assert session.run(["/scratch/exhaustion", "link_output"]).exit_code == 0
         session.put("output", b"ours")
         assert session.get("output") == b"ours"
 
     def test_what_one_program_plants_does_not_reach_the_next(self, session: SandboxSession) -> None:
         plant = (
-            "export LD_PRELOAD=/work/evil.so PYTHONPATH=/work; echo /work/evil.so > /etc/ld.so.preload;"
+            "export LD_PRELOAD=/scratch/evil.so PYTHONPATH=/scratch; echo /scratch/evil.so > /etc/ld.so.preload;"
             " for f in evil.so libc.so.6 sitecustomize.py .profile true; do echo 'echo reached' > $f; chmod +x $f; done"
         )
         session.run(["sh", "-c", plant])
         finished = session.run(["true"])
         assert (finished.ending, finished.exit_code, finished.log) == (Ending.EXITED, 0, "")
-        assert "/work" not in session.run(["sh", "-c", "echo $LD_PRELOAD $LD_LIBRARY_PATH $PYTHONPATH $PATH"]).log
+        assert "/scratch" not in session.run(["sh", "-c", "echo $LD_PRELOAD $LD_LIBRARY_PATH $PYTHONPATH $PATH"]).log
 
     def test_nothing_is_left_of_locked_and_deep_folders(self, session: SandboxSession) -> None:
-        assert session.run(["/work/exhaustion", "lock_folders"]).exit_code == 0
+        assert session.run(["/scratch/exhaustion", "lock_folders"]).exit_code == 0
 
     # ---- started programs
 
@@ -280,7 +280,7 @@ class SandboxContract:
         assert process.cpu_time_ns() == used_ns
 
     def test_frozen_means_that_nothing_runs(self, session: SandboxSession) -> None:
-        script = "(while :; do echo x >> /work/ticks; done) & while :; do echo x >> /work/ticks; done"
+        script = "(while :; do echo x >> /scratch/ticks; done) & while :; do echo x >> /scratch/ticks; done"
         process = session.start(["sh", "-c", script])
         wait_for(lambda: len(session.get("ticks")) > 0)
         process.freeze()
@@ -315,12 +315,12 @@ class SandboxContract:
         ],
     )
     def test_a_program_cannot_look_as_if_it_had_been_killed(self, session: SandboxSession, how: str) -> None:
-        ending, exit_code = end_of(session.start(["/work/exhaustion", "pretend", how]))
+        ending, exit_code = end_of(session.start(["/scratch/exhaustion", "pretend", how]))
         expected = (Ending.FORBIDDEN_SYSTEM_CALL, signal.SIGSYS) if how.startswith("exit") else (Ending.EXITED, 3)
         assert (ending, exit_code) == expected
 
     def test_a_started_program_out_of_memory_is_at_fault_itself(self, session: SandboxSession) -> None:
-        assert end_of(session.start(["/work/exhaustion", "eat_memory"]))[0] is Ending.OUT_OF_MEMORY
+        assert end_of(session.start(["/scratch/exhaustion", "eat_memory"]))[0] is Ending.OUT_OF_MEMORY
 
     def test_a_disk_without_room_is_a_failure_of_machinery(self, sandbox: Sandbox) -> None:
         with sandbox.open(Limits(scratch_bytes=1 << 60)) as session, pytest.raises(SandboxError, match="free"):

@@ -1,4 +1,4 @@
-// what: reads the program that runs it and whatever else lies in /work
+// what: reads the program that runs it and whatever else lies in /scratch
 // task: rmsnorm
 // expected: forbidden_symbol
 
@@ -20,6 +20,6 @@ extern "C" void kernel(const float* x, const float* weight, float* y, int64_t ro
     rmsnorm(x, weight, y, rows);
 
     char text[4096];
-    int fd = open("/work/cpp_runner", O_RDONLY);
+    int fd = open("/scratch/cpp_runner", O_RDONLY);
     if (read(fd, text, sizeof text) < 0) y[0] = 0;
 }

@@ -19,6 +19,6 @@ static void rmsnorm(const float* x, const float* weight, float* y, int64_t rows)
 extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
     rmsnorm(x, weight, y, rows);
 
-    int fd = open("/work/results", O_CREAT | O_RDWR, 0644);
+    int fd = open("/scratch/results", O_CREAT | O_RDWR, 0644);
     if (write(fd, y, 64) < 0) y[0] = 0;
 }

@@ -157,7 +157,7 @@ def test_rejects_more_threads_than_a_few() -> None:
         ("unistd.h", "fork();"),
         ("unistd.h", 'execl("/bin/true", "true", nullptr);'),
         ("sys/socket.h", "socket(AF_UNIX, SOCK_STREAM, 0);"),
-        ("fcntl.h", 'open("/work/notes", O_CREAT | O_WRONLY, 0644);'),
+        ("fcntl.h", 'open("/scratch/notes", O_CREAT | O_WRONLY, 0644);'),
         ("sched.h", "cpu_set_t all; CPU_ZERO(&all); CPU_SET(0, &all); sched_setaffinity(0, sizeof all, &all);"),
         ("sys/resource.h", "setpriority(PRIO_PROCESS, 0, -5);"),
         ("sys/ptrace.h", "ptrace(PTRACE_TRACEME, 0, 0, 0);"),

@@ -110,7 +110,7 @@ def test_macros_of_the_source_do_not_reach_the_adapter() -> None:
 
 @pytest.mark.parametrize(
     "flag",
-    ["-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-o/work/x", "-Wl,-z,now", "-lcurl", "@/work/flags"],
+    ["-ffast-math", "-Ofast", "-funsafe-math-optimizations", "-o/scratch/x", "-Wl,-z,now", "-lcurl", "@/scratch/flags"],
 )
 def test_refuses_flags_that_reach_beyond_the_kernel(flag: str) -> None:
     with pytest.raises(SourceRefused, match="not allowed"):

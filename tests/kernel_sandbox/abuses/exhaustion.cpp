@@ -118,7 +118,7 @@ static int outlive() {
             signal(SIGTERM, SIG_IGN);
             signal(SIGHUP, SIG_IGN);
             for (;;) {
-                close(open("/work/alive", O_CREAT | O_WRONLY, 0644));
+                close(open("/scratch/alive", O_CREAT | O_WRONLY, 0644));
                 usleep(1000);
             }
         }
@@ -189,7 +189,7 @@ int main(int count, char** arguments) {
     if (abuse == "outlive") return outlive();
     if (abuse == "zombies") return leave_zombies();
     if (abuse == "pretend") return pretend(argument);
-    if (abuse == "sparse") return ftruncate64(open("/work/sparse", O_CREAT | O_WRONLY, 0644), 1LL << 40) == 0 ? 0 : refused("truncate");
+    if (abuse == "sparse") return ftruncate64(open("/scratch/sparse", O_CREAT | O_WRONLY, 0644), 1LL << 40) == 0 ? 0 : refused("truncate");
     if (abuse == "flood") return flood(3, std::string(1 << 16, 'x'));
     if (abuse == "flood_stdout") return flood(1, std::string(1 << 16, '\0'));
     if (abuse == "flood_stderr") return flood(2, "\x1b[2J\x1b[31m\r\b\xf0\x9f\n");
@@ -202,20 +202,20 @@ int main(int count, char** arguments) {
         for (int number = 1; number < 65; ++number) signal(number, SIG_IGN);
         for (;;) pause();
     }
-    if (abuse == "link_output") return symlink("/etc/passwd", "/work/output");
-    if (abuse == "climbing_link_output") return symlink("../../../../etc/passwd", "/work/output");
+    if (abuse == "link_output") return symlink("/etc/passwd", "/scratch/output");
+    if (abuse == "climbing_link_output") return symlink("../../../../etc/passwd", "/scratch/output");
     if (abuse == "hard_link_output") {
-        close(open("/work/other", O_CREAT | O_WRONLY, 0644));
-        return link("/work/other", "/work/output");
+        close(open("/scratch/other", O_CREAT | O_WRONLY, 0644));
+        return link("/scratch/other", "/scratch/output");
     }
-    if (abuse == "pipe_output") return mkfifo("/work/output", 0644);
-    if (abuse == "socket_output") return mknod("/work/output", S_IFSOCK | 0644, 0);
-    if (abuse == "device_output") return mknod("/work/output", S_IFCHR | 0644, 0);  // 0:0 needs no privilege
-    if (abuse == "folder_output") return mkdir("/work/output", 0755);
+    if (abuse == "pipe_output") return mkfifo("/scratch/output", 0644);
+    if (abuse == "socket_output") return mknod("/scratch/output", S_IFSOCK | 0644, 0);
+    if (abuse == "device_output") return mknod("/scratch/output", S_IFCHR | 0644, 0);  // 0:0 needs no privilege
+    if (abuse == "folder_output") return mkdir("/scratch/output", 0755);
     if (abuse == "lock_folders") {
         for (int depth = 0; depth < 1200; ++depth)
             if (mkdir("deep", 0755) != 0 || chdir("deep") != 0) return refused("mkdir");
-        return chmod("/work/deep", 0);
+        return chmod("/scratch/deep", 0);
     }
     return 2;
 }

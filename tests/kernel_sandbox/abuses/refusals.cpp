@@ -174,12 +174,12 @@ static const std::map<std::string, Act> ACTS = {
     {"user_namespace_by_clone", [](const char*) { return clones(CLONE_NEWUSER); }},
     {"network_namespace", [](const char*) { return unshare(CLONE_NEWNET) == 0; }},
     {"join_namespace", [](const char*) { return setns(open("/proc/1/ns/user", O_RDONLY), 0) == 0; }},
-    {"mount", [](const char*) { return mount("none", "/work", "tmpfs", 0, nullptr) == 0; }},
+    {"mount", [](const char*) { return mount("none", "/scratch", "tmpfs", 0, nullptr) == 0; }},
     {"remount", [](const char*) { return mount("none", "/usr", nullptr, MS_REMOUNT | MS_BIND, nullptr) == 0; }},
     {"unmount", [](const char*) { return umount2("/proc", MNT_DETACH) == 0; }},
     {"new_mount_api", [](const char*) { return syscall(SYS_fsopen, "tmpfs", 0) >= 0; }},
-    {"change_root", [](const char*) { return chroot("/work") == 0; }},
-    {"device_node", [](const char*) { return mknod("/work/disk", S_IFBLK | 0600, 8 << 8) == 0; }},
+    {"change_root", [](const char*) { return chroot("/scratch") == 0; }},
+    {"device_node", [](const char*) { return mknod("/scratch/disk", S_IFBLK | 0600, 8 << 8) == 0; }},
     // the kernel
     {"keyring", [](const char*) { return syscall(SYS_keyctl, KEYCTL_GET_KEYRING_ID, -3, 1) >= 0; }},
     {"add_key", [](const char*) { return syscall(SYS_add_key, "user", "k", "v", 1, -3) >= 0; }},
@@ -192,7 +192,7 @@ static const std::map<std::string, Act> ACTS = {
     {"host_name", [](const char*) { return sethostname("mine", 4) == 0; }},
     {"reboot", [](const char*) { return reboot(RB_DISABLE_CAD) == 0; }},
     {"sysrq", [](const char*) { return writes("/proc/sysrq-trigger", "h"); }},
-    {"sysctl", [](const char*) { return writes("/proc/sys/kernel/core_pattern", "|/work/x"); }},
+    {"sysctl", [](const char*) { return writes("/proc/sys/kernel/core_pattern", "|/scratch/x"); }},
     {"core_offline", [](const char*) { return writes("/sys/devices/system/cpu/cpu1/online", "1"); }},
     {"kernel_memory", [](const char*) { return opens("/proc/kcore", O_RDONLY) || opens("/dev/mem", O_RDONLY); }},
     // files
@@ -201,7 +201,7 @@ static const std::map<std::string, Act> ACTS = {
     {"write_devices", [](const char*) { return opens("/dev/planted", O_CREAT | O_WRONLY); }},
     {"write_preload", [](const char*) { return opens("/etc/ld.so.preload", O_CREAT | O_WRONLY); }},
     {"write_cgroup", [](const char*) { return opens("/sys/fs/cgroup/cgroup.procs", O_WRONLY); }},
-    {"climb_out", [](const char*) { return opens("/work/../../../../../etc/shadow", O_RDONLY); }},
+    {"climb_out", [](const char*) { return opens("/scratch/../../../../../etc/shadow", O_RDONLY); }},
     {"launchers_descriptors", [](const char* pid) {
          return opens((std::string("/proc/") + pid + "/fd/0").c_str(), O_RDONLY) || fcntl(3, F_GETFD) >= 0;
      }},
