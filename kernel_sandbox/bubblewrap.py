@@ -1,8 +1,8 @@
 """BubblewrapSandbox: Linux namespaces without a daemon or privileges, through the `bwrap` program.
 
 Inside: no network, a read-only system, no capabilities, no new privileges, no nested user namespaces, a system call
-filter. All that can be written (/scratch, /tmp, /dev/shm) is one watched folder of the host. Limits on memory, processes
-and CPU time hold for the whole tree where there are control groups, else for each process (rlimits).
+filter. All that can be written (/scratch, /tmp, /dev/shm) is one watched folder of the host. Limits on memory,
+processes and CPU time hold for the whole tree where there are control groups, else for each process (rlimits).
 """
 
 import contextlib
