@@ -26,7 +26,7 @@ static void stay_behind() {
         // About a millisecond; what it was stopped for is no waiting.
         if (spoiled) ++waited;
         if (waited < 40'000) continue;
-        spoiled[0] = 0;
+        spoiled[0] += 1;  // a right value may be 0
         spoiled = nullptr;
         waited = 0;
     }
