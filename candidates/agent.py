@@ -20,11 +20,16 @@ class Attempt(Record):
 
 
 class Budget(Record):
-    """What is left for this op."""
+    """What is left for this op, and who may be paid for it."""
 
     seconds: float = Field(ge=0)
     attempts: int = Field(ge=0)
-    usd: float = Field(ge=0, default=0.0)
+    round_id: str = ""
+    """Names this call of `propose`: the same id again (after a kill) must not be paid for again."""
+    models: tuple[str, ...] = ()
+    """Endpoints that a paid agent may ask."""
+    accounts: tuple[str, ...] = ()
+    """Spending accounts, opened with their caps: the run's and the op's. What is left is in their balances."""
 
 
 class Proposals(Record):
@@ -33,10 +38,13 @@ class Proposals(Record):
 
 
 class Stop(Record):
-    """No more candidates from this agent: `no_program`, `floor_reached`, `no_progress`, `space_exhausted`, `budget`."""
+    """No more candidates from this agent."""
 
     kind: Literal["stop"] = "stop"
-    reason: Literal["no_program", "floor_reached", "no_progress", "space_exhausted", "budget"]
+    reason: Literal[
+        "no_program", "floor_reached", "no_progress", "space_exhausted", "budget", "no_kernel", "model_unavailable"
+    ]
+    """`no_kernel`: the models' replies hold none, however often they are asked."""
     message: str
 
 

@@ -36,6 +36,8 @@ class Proposal(Record):
 
     candidate: Candidate
     agent: str
+    model: str | None = None
+    """The endpoint that wrote it; None for an agent that asks none."""
     parents: tuple[str, ...] = ()
     """Ids of the candidates that it was made from."""
     note: str = ""
