@@ -38,7 +38,7 @@ class LoopCode(Record):
     scalar_float_instructions: int = Field(ge=0)
     """Arithmetic on one element at a time."""
     stack_accesses: int = Field(ge=0)
-    """Spilled registers and local arrays that got none."""
+    """Through the stack pointer: spilled registers, and local arrays that got no registers."""
     calls: tuple[str, ...]
     assembly: str
     """Its first instructions, `# line N` where the source line changes."""

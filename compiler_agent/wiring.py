@@ -13,6 +13,7 @@ from candidates.builder import Builder
 from candidates.candidate import LanguageName
 from candidates.ceilings import fingerprint_device
 from candidates.compiler_report import CompilerReporter
+from candidates.compiler_reports import CompilerReports
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.language import KernelLanguage
@@ -37,6 +38,11 @@ REPORTERS: Mapping[LanguageName, CompilerReporter] = {LanguageName.CPP: _CPP}
 
 QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device")
 """As a worker is told; `device` is the queue of this machine's device."""
+
+
+def compiler_reports() -> CompilerReports:
+    """Compiles beside the builds of a run, and like them never beside a measurement."""
+    return CompilerReports(Builder(BubblewrapSandbox(), LANGUAGES, slots=os.cpu_count() or 1), REPORTERS)
 
 
 def agents() -> Mapping[str, KernelAgent]:

@@ -46,7 +46,7 @@ def read_report(source: str, report: str) -> CompilerReport:
     loops = sorted(find_innermost_loops(report, SOURCE), key=_weight, reverse=True)
     if len(loops) > _MOST_LOOPS:
         notes.append(f"{len(loops) - _MOST_LOOPS} more innermost loops, with fewer vector instructions")
-    return CompilerReport(remarks=tuple(remarks), loops=tuple(_describe_loops(loops)), notes=tuple(notes))
+    return CompilerReport(remarks=tuple(remarks), loops=tuple(_describe_loops(loops[:_MOST_LOOPS])), notes=tuple(notes))
 
 
 def _read_remarks(source: Sequence[str], report: str) -> list[Remark]:
@@ -77,8 +77,9 @@ def _read_remarks(source: Sequence[str], report: str) -> list[Remark]:
 def _describe_loops(loops: Sequence[Loop]) -> list[LoopCode]:
     described = []
     room = _MOST_LINES_OF_ASSEMBLY
-    for others, loop in zip(range(_MOST_LOOPS - 1, -1, -1), loops, strict=False):
-        shown, taken = _listing(loop.instructions, room - _LINES_LEFT_FOR_OTHERS * min(others, len(loops) - 1))
+    for number, loop in enumerate(loops, start=1):
+        others = len(loops) - number
+        shown, taken = _listing(loop.instructions, room - _LINES_LEFT_FOR_OTHERS * others)
         room -= len(shown)
         lines = [each.line for each in loop.instructions if each.line is not None]
         vectors = [bits for each in loop.instructions if (bits := _vector_bits(each))]
