@@ -24,10 +24,12 @@ class Remark(Record):
 
 
 class LoopCode(Record):
-    """An innermost loop of the machine code."""
+    """A loop of the machine code, without the loops inside it."""
 
     function: str
     """As the linker names it; `NAME._omp_fn.0` is the body of the first parallel region of NAME."""
+    depth: int = Field(ge=1)
+    """1: in no other loop of the function."""
     first_line: int | None
     """Of the candidate's source; None for code that comes from no line of it."""
     last_line: int | None
@@ -49,7 +51,7 @@ class LoopCode(Record):
         lines = f"lines {self.first_line}-{self.last_line}" if self.first_line is not None else "no line of the source"
         vectors = f"{self.vector_instructions} vector ({self.vector_bits}-bit)" if self.vector_bits else "none vector"
         return (
-            f"{self.function}, {lines}: {self.instructions} instructions, {vectors}, "
+            f"{self.function}, {lines}, depth {self.depth}: {self.instructions} instructions, {vectors}, "
             f"{self.scalar_float_instructions} scalar float, {self.stack_accesses} touch the stack, "
             f"calls {', '.join(self.calls) or 'nothing'}"
         )
@@ -62,7 +64,7 @@ class CompilerReport(Record):
     """The compiler's message; empty for a candidate that builds."""
     remarks: tuple[Remark, ...] = ()
     loops: tuple[LoopCode, ...] = ()
-    """Those with the most vector instructions first. Which of them is hot is not measured."""
+    """Those with most arithmetic first, the more for every loop around it. Which of them is hot is not measured."""
     notes: tuple[str, ...] = ()
     """What a reader must know: what was left out, what this machine's report cannot show."""
 
@@ -81,7 +83,9 @@ class CompilerReport(Record):
         lines += [f"  {remark.line}: {remark.text} | {remark.source}" for remark in self.remarks]
         if not self.remarks:
             lines.append("  it says nothing")
-        lines.append("Innermost loops of the machine code, those with the most vector instructions first:")
+        lines.append(
+            "Loops of the machine code, each without those inside it, the likely hottest first (not measured):"
+        )
         if not self.loops:
             lines.append("  none")
         for number, loop in enumerate(self.loops, start=1):

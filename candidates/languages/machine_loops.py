@@ -1,4 +1,4 @@
-"""Innermost loops in the assembly that GCC writes for x86-64 (AT&T syntax).
+"""Loops in the assembly that GCC writes for x86-64 (AT&T syntax).
 
 A loop is what a jump back to a dominator of its block closes (Aho, Sethi, Ullman: natural loops); a cycle with two
 entries is none. Where a computed jump goes is not known: what only such jumps reach counts as entered from outside.
@@ -29,8 +29,10 @@ class Instruction:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loop:
     function: str
+    depth: int
+    """1: in no other loop of its function."""
     instructions: tuple[Instruction, ...]
-    """In the order of the listing; of a loop in two places, the parts follow each other."""
+    """Its own, without those of loops inside it, in the order of the listing; parts of it follow each other."""
     has_frame_pointer: bool
     """`%rbp` points to the function's stack."""
 
@@ -41,7 +43,7 @@ class _Function:
     instructions: list[Instruction] = field(default_factory=list)
 
 
-def find_innermost_loops(assembly: str, source: str) -> list[Loop]:
+def find_loops(assembly: str, source: str) -> list[Loop]:
     """In the order of the listing. `source` is the file whose line numbers count."""
     return [loop for function in _read_functions(assembly, source) for loop in _loops_of(function)]
 
@@ -77,9 +79,13 @@ def _loops_of(function: _Function) -> Iterator[Loop]:
     bodies = _natural_loops(successors)
     has_frame_pointer = any(each.text == "movq %rsp, %rbp" for each in code)
     for header, body in sorted(bodies.items()):
-        if not any(other in body for other in bodies if other != header):
-            inside = tuple(code[at] for block in sorted(body) for at in ranges[block])
-            yield Loop(function=function.name, instructions=inside, has_frame_pointer=has_frame_pointer)
+        within = set[int]().union(*(inner for other, inner in bodies.items() if other in body and other != header))
+        yield Loop(
+            function=function.name,
+            depth=sum(header in outer for outer in bodies.values()),
+            instructions=tuple(code[at] for block in sorted(body - within) for at in ranges[block]),
+            has_frame_pointer=has_frame_pointer,
+        )
 
 
 def _block_starts(code: Sequence[Instruction]) -> list[int]:

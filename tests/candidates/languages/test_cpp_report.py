@@ -51,7 +51,7 @@ def test_says_why_a_loop_was_not_vectorised() -> None:
 
 
 @x86_64
-def test_shows_the_machine_code_of_the_loop_with_most_vectors() -> None:
+def test_shows_the_machine_code_of_the_loop_with_most_arithmetic() -> None:
     loop = report_of(HEAD + MULTIPLY).loops[0]
     assert (loop.function, loop.first_line, loop.last_line) == ("kernel", 3, 3)
     assert loop.vector_bits >= 128
@@ -137,6 +137,7 @@ def test_remarks_that_a_candidate_makes_up_are_harmless() -> None:
 def test_text_is_cut_at_whole_lines() -> None:
     loop = LoopCode(
         function="kernel",
+        depth=1,
         first_line=None,
         last_line=None,
         instructions=9,

@@ -1,23 +1,23 @@
-"""Innermost loops in assembly: nests, loops in two places, tables of jumps, and text that is no assembly."""
+"""Loops in assembly: nests, loops in two places, tables of jumps, and text that is no assembly."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from candidates.languages.machine_loops import Loop, find_innermost_loops
+from candidates.languages.machine_loops import Loop, find_loops
 
 
 def loops_of(assembly: str) -> list[Loop]:
     lines = (line.strip() for line in assembly.strip().splitlines())
     listing = "\n".join(line if line.endswith(":") else f"\t{line}" for line in lines)
-    return find_innermost_loops(listing, "candidate.cpp")
+    return find_loops(listing, "candidate.cpp")
 
 
 def texts(loop: Loop) -> list[str]:
     return [each.text for each in loop.instructions]
 
 
-def test_of_a_nest_only_the_inner_loop_counts():
-    (loop,) = loops_of("""
+def test_a_loop_has_its_own_code_and_not_that_of_the_loop_inside():
+    outer, inner = loops_of("""
         kernel:
         .L2:
         incq %rax
@@ -28,7 +28,8 @@ def test_of_a_nest_only_the_inner_loop_counts():
         jne .L2
         ret
     """)
-    assert (loop.function, texts(loop)) == ("kernel", ["incq %rbx", "jne .L3"])
+    assert (outer.function, outer.depth, texts(outer)) == ("kernel", 1, ["incq %rax", "decq %rcx", "jne .L2"])
+    assert (inner.function, inner.depth, texts(inner)) == ("kernel", 2, ["incq %rbx", "jne .L3"])
 
 
 def test_two_loops_after_each_other_are_two():
@@ -93,10 +94,10 @@ def test_lines_are_those_of_the_source_alone():
     )
 )  # fmt: skip
 def test_any_listing_has_loops_or_none(lines):
-    for loop in find_innermost_loops("\n".join(lines), "candidate.cpp"):
+    for loop in find_loops("\n".join(lines), "candidate.cpp"):
         assert loop.instructions
 
 
 @given(st.text())
 def test_any_text_is_read(text):
-    find_innermost_loops(text, "candidate.cpp")
+    find_loops(text, "candidate.cpp")
