@@ -22,8 +22,12 @@ _LIKELY_ITERATIONS = 8
 """Of a loop that nobody has watched; as static branch prediction has it (Ball and Larus, 1993)."""
 _MOST_SOURCE_CHARACTERS = 80
 _MOST_REMARK_CHARACTERS = 120
+_MOST_NAME_CHARACTERS = 80
+_MOST_CALLS = 8
+_MOST_READ_CHARACTERS = 2 << 20
+"""Of a report: whoever generates more code than that would keep us reading for minutes."""
 
-_REMARK = re.compile(rf"^{re.escape(SOURCE)}:(\d+):\d+: (optimized|missed):\s+(.*)$", re.M)
+_REMARK = re.compile(rf"^{re.escape(SOURCE)}:(\d{1, 7}):\d+: (optimized|missed):\s+(.*)$", re.M)
 _GENERAL = "couldn't vectorize loop"
 # Vectors by intrinsics are no failure to vectorise; what else "clobbers memory" are calls, which the loops show.
 _SAYS_NOTHING = re.compile(r"no vectype for stmt|clobbers memory|\*\*\*\*\*")
@@ -37,7 +41,9 @@ _CALL = re.compile(r"call\w*\s+(\S+)")
 
 def read_report(source: str, report: str) -> CompilerReport:
     """`report` is what REPORT_FLAGS left: remarks first, then the assembly."""
-    remarks = _read_remarks(source.splitlines(), report)
+    if len(report) > _MOST_READ_CHARACTERS:
+        return CompilerReport(notes=(f"{len(report) >> 20} MiB of assembly, too much to read: generate less code",))
+    remarks = _read_remarks(source.split("\n"), report)
     notes = []
     if len(remarks) > _MOST_REMARKS:
         notes.append(f"{len(remarks) - _MOST_REMARKS} more remarks")
@@ -61,7 +67,7 @@ def _read_remarks(source: Sequence[str], report: str) -> list[Remark]:
         known = said.get((line, is_vectorized))
         if known is None or known == _GENERAL:
             said[line, is_vectorized] = text
-        elif text not in known and text != _GENERAL:
+        elif len(known) < _MOST_REMARK_CHARACTERS and text not in known and text != _GENERAL:
             said[line, is_vectorized] = f"{known}; {text}"
     return [
         Remark(
@@ -87,7 +93,7 @@ def _describe_loops(loops: Sequence[Loop]) -> list[LoopCode]:
         vectors = [bits for each in loop.instructions if (bits := _vector_bits(each))]
         described.append(
             LoopCode(
-                function=loop.function,
+                function=_cut(loop.function, _MOST_NAME_CHARACTERS),
                 depth=loop.depth,
                 first_line=min(lines, default=None),
                 last_line=max(lines, default=None),
@@ -96,7 +102,7 @@ def _describe_loops(loops: Sequence[Loop]) -> list[LoopCode]:
                 vector_bits=max(vectors, default=0),
                 scalar_float_instructions=sum(map(_is_scalar_float, loop.instructions)),
                 stack_accesses=sum(_touches_stack(each, loop.has_frame_pointer) for each in loop.instructions),
-                calls=tuple(dict.fromkeys(filter(None, map(_callee, loop.instructions)))),
+                calls=tuple(dict.fromkeys(filter(None, map(_callee, loop.instructions))))[:_MOST_CALLS],
                 assembly="\n".join(shown),
                 left_out=len(loop.instructions) - taken,
             )
@@ -149,7 +155,7 @@ def _callee(instruction: Instruction) -> str | None:
     found = _CALL.match(instruction.text)
     if found is None:
         return None
-    return "a pointer" if found[1].startswith("*") else found[1].removesuffix("@PLT")
+    return "a pointer" if found[1].startswith("*") else _cut(found[1].removesuffix("@PLT"), _MOST_NAME_CHARACTERS)
 
 
 def _cut(text: str, most_characters: int) -> str:

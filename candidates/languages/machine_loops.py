@@ -9,11 +9,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-_LOCATION = re.compile(r"\t\.loc (\d+) (\d+)")
+_LOCATION = re.compile(r"\t\.loc (\d{1,9}) (\d{1,9})")
 _FILE = re.compile(r'\t\.file (\d+) (?:".*" )?"([^"]*)"')
 _LABEL = re.compile(r"([.\w$]+):")
 _JUMP = re.compile(r"(?:notrack )?(j\w+)\s+(\S+)")
-_ENDS = ("ret", "ud2", "hlt")
+_ENDS = ("ret", "rep ret", "ud2", "hlt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def _read_functions(assembly: str, source: str) -> list[_Function]:
     own_files: set[str] = set()
     line: int | None = None
     labels: list[str] = []
-    for text in assembly.splitlines():
+    for text in assembly.split("\n"):
         if found := _LABEL.match(text):
             if found[1].startswith(".L"):
                 labels.append(found[1])

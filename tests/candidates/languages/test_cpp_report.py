@@ -3,6 +3,8 @@
 import platform
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from candidates.builder import CompilerUnavailable
 from candidates.candidate import Candidate, LanguageName
@@ -130,8 +132,22 @@ def test_the_text_is_bounded_however_much_there_is_to_say() -> None:
 
 
 def test_remarks_that_a_candidate_makes_up_are_harmless() -> None:
-    made_up = "".join(f"candidate.cpp:{line}:1: optimized: {line}\n" for line in (0, 1, 99999999999))
+    made_up = "".join(f"candidate.cpp:{line}:1: optimized: {line}\n" for line in (0, 1, 99, "9" * 5000))
     assert [remark.text for remark in read_report("int x;\n", made_up).remarks] == ["1"]
+
+
+@given(
+    st.text(),
+    st.lists(st.sampled_from(["candidate.cpp:1:2: ", "optimized: ", "missed: ", "\tjne .L2", "\n", "f:", ".L2:"])),
+)
+def test_any_report_is_read(source: str, parts: list[str]) -> None:
+    assert read_report(source, "".join(parts)).failure == ""
+
+
+def test_more_code_than_can_be_read_is_said_and_not_read() -> None:
+    report = read_report("int x;\n", "\tincq %rax\n" * 300_000)
+    assert (report.loops, report.remarks) == ((), ())
+    assert "too much to read" in report.as_text()
 
 
 def test_text_is_cut_at_whole_lines() -> None:
