@@ -129,7 +129,7 @@ def _said(message: Message) -> str:
             return message.content
         case AssistantMessage():
             calls = [f"(calls {call.name} with {call.arguments_json})" for call in message.tool_calls]
-            return "\n".join([message.text, *calls])
+            return _lines(message.text, *calls)
 
 
 def _outcome(outcome: Outcome) -> str:
@@ -137,12 +137,16 @@ def _outcome(outcome: Outcome) -> str:
         case Reply():
             return _said(outcome.as_message())
         case CutOff():
-            return f"{outcome.text}\n(cut off at {outcome.limit})"
+            return _lines(outcome.text, f"(cut off at {outcome.limit})")
         case Refused():
             return outcome.explanation
         case Filtered():
-            return f"{outcome.text}\n(held back: {outcome.explanation})"
+            return _lines(outcome.text, f"(held back: {outcome.explanation})")
         case Broken():
-            return f"{outcome.text}\n(broke off: {outcome.problem})"
+            return _lines(outcome.text, f"(broke off: {outcome.problem})")
         case Empty():
             return "(not a word)"
+
+
+def _lines(*parts: str) -> str:
+    return "\n".join(part for part in parts if part)
