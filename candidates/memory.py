@@ -179,9 +179,10 @@ def _changes(before: Candidate, after: Candidate) -> Iterator[str]:
     if (before.prepare is None) != (after.prepare is None):
         yield "parameters are repacked once" if after.prepare is not None else "parameters are read as they are"
     if before.source != after.source:
-        matcher = difflib.SequenceMatcher(a=before.source.splitlines(), b=after.source.splitlines(), autojunk=False)
-        kept = sum(match.size for match in matcher.get_matching_blocks())
-        yield f"source: {len(matcher.b) - kept} lines added, {len(matcher.a) - kept} removed"
+        old, new = before.source.splitlines(), after.source.splitlines()
+        blocks = difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_matching_blocks()
+        kept = sum(block.size for block in blocks)
+        yield f"source: {len(new) - kept} lines added, {len(old) - kept} removed"
 
 
 def _in_words(side: Side) -> str:

@@ -27,7 +27,7 @@ _MOST_CALLS = 8
 _MOST_READ_CHARACTERS = 2 << 20
 """Of a report: whoever generates more code than that would keep us reading for minutes."""
 
-_REMARK = re.compile(rf"^{re.escape(SOURCE)}:(\d{1, 7}):\d+: (optimized|missed):\s+(.*)$", re.M)
+_REMARK = re.compile(rf"^{re.escape(SOURCE)}:(\d{{1,7}}):\d+: (optimized|missed):\s+(.*)$", re.M)
 _GENERAL = "couldn't vectorize loop"
 # Vectors by intrinsics are no failure to vectorise; what else "clobbers memory" are calls, which the loops show.
 _SAYS_NOTHING = re.compile(r"no vectype for stmt|clobbers memory|\*\*\*\*\*")

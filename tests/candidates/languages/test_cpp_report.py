@@ -1,5 +1,6 @@
 """What the report says of kernels that g++ compiles in the sandbox: vectors, reasons, spills, calls, failures."""
 
+import dataclasses
 import platform
 
 import pytest
@@ -91,7 +92,8 @@ def test_the_body_of_a_parallel_region_is_a_function_of_its_own() -> None:
     ("source", "said"),
     [
         (HEAD + "return missing_name;\n}\n", "missing_name"),
-        ("#include <cstdint>\n", "undefined"),  # compiles, and does not link
+        # compiles, and does not link
+        (HEAD + '}\nextern "C" void compiler_agent_call() {}\n', "multiple definition"),
     ],
 )
 def test_of_a_candidate_that_does_not_build_only_the_compilers_message_is_left(source: str, said: str) -> None:
@@ -103,6 +105,17 @@ def test_of_a_candidate_that_does_not_build_only_the_compilers_message_is_left(s
 
 def test_a_flag_that_is_refused_is_a_failure() -> None:
     assert "not allowed" in report_of(HEAD + MULTIPLY, build_flags=("-Ofast",)).failure
+
+
+def test_the_code_that_is_shown_is_that_of_the_build() -> None:
+    candidate = Candidate(language=LanguageName.CPP, source=HEAD + "#pragma omp parallel for\n" + MULTIPLY)
+    code = []
+    for recipe in (CppLanguage().build_recipe(RMSNORM, candidate), CppLanguage().report_recipe(RMSNORM, candidate)):
+        to_bytes = ("objcopy", "-O", "binary", "--only-section=.text", "kernel.so", "text")
+        with_code = dataclasses.replace(recipe, commands=(*recipe.commands, to_bytes), artifact="text")
+        code.append(BUILDER.follow(lambda recipe=with_code: recipe))
+    assert isinstance(code[0], bytes)
+    assert code[0] == code[1]
 
 
 def test_no_folder_of_the_machine_is_shown() -> None:
@@ -136,10 +149,10 @@ def test_remarks_that_a_candidate_makes_up_are_harmless() -> None:
     assert [remark.text for remark in read_report("int x;\n", made_up).remarks] == ["1"]
 
 
-@given(
-    st.text(),
-    st.lists(st.sampled_from(["candidate.cpp:1:2: ", "optimized: ", "missed: ", "\tjne .L2", "\n", "f:", ".L2:"])),
-)
+PIECES = ["candidate.cpp:1:2: ", "optimized: ", "missed: ", "\tjne .L2", "\tcall *%rax", "\n", "f:", ".L2:"]
+
+
+@given(st.text(), st.lists(st.sampled_from(PIECES)))
 def test_any_report_is_read(source: str, parts: list[str]) -> None:
     assert read_report(source, "".join(parts)).failure == ""
 
