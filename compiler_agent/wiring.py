@@ -40,11 +40,6 @@ QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device")
 """As a worker is told; `device` is the queue of this machine's device."""
 
 
-def compiler_reports() -> CompilerReports:
-    """Compiles beside the builds of a run, and like them never beside a measurement."""
-    return CompilerReports(Builder(BubblewrapSandbox(), LANGUAGES, slots=os.cpu_count() or 1), REPORTERS)
-
-
 def agents() -> Mapping[str, KernelAgent]:
     return {agent.name: agent for agent in (SearchAgent(),)}
 
@@ -86,6 +81,11 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
             benchmark=benchmark,
         )
+
+
+def compiler_reports() -> CompilerReports:
+    """Compiles beside the builds of a run, and like them never beside a measurement."""
+    return CompilerReports(Builder(BubblewrapSandbox(), LANGUAGES, slots=os.cpu_count() or 1), REPORTERS)
 
 
 @contextmanager

@@ -53,23 +53,6 @@ class CppLanguage:
             artifact=ARTIFACT,
         )
 
-    def report_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
-        """Builds as `build_recipe` does, by way of the assembly; leaves the vectoriser's remarks, and the assembly."""
-        flags = _flags(candidate)
-        return BuildRecipe(
-            files=_files(task, candidate),
-            commands=(
-                ("g++", *flags, *REPORT_FLAGS, "-o", "candidate.s", SOURCE),
-                # What does not link does not build.
-                ("g++", *flags, "-o", ARTIFACT, "candidate.s", "adapter.cpp"),
-                ("sh", "-c", f"cat candidate.s >> {REPORT}"),
-            ),
-            artifact=REPORT,
-        )
-
-    def read_report(self, candidate: Candidate, report: str) -> CompilerReport:
-        return read_report(candidate.source, report)
-
     def parse(self, path: Path) -> Candidate:
         """A .cpp file; its leading comment lines may say, each at most once and all optional:
 
@@ -123,6 +106,23 @@ class CppLanguage:
             flags=" ".join(FLAGS),
             weights=weights,
         )
+
+    def report_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
+        """Builds as `build_recipe` does, by way of the assembly; leaves the vectoriser's remarks, and the assembly."""
+        flags = _flags(candidate)
+        return BuildRecipe(
+            files=_files(task, candidate),
+            commands=(
+                ("g++", *flags, *REPORT_FLAGS, "-o", "candidate.s", SOURCE),
+                # What does not link does not build.
+                ("g++", *flags, "-o", ARTIFACT, "candidate.s", "adapter.cpp"),
+                ("sh", "-c", f"cat candidate.s >> {REPORT}"),
+            ),
+            artifact=REPORT,
+        )
+
+    def read_report(self, candidate: Candidate, report: str) -> CompilerReport:
+        return read_report(candidate.source, report)
 
 
 def _flags(candidate: Candidate) -> tuple[str, ...]:

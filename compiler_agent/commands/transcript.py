@@ -104,9 +104,10 @@ def _document(proposal: Proposal, dialogue: _Dialogue) -> dict[str, object]:
 def _as_text(proposal: Proposal, dialogue: _Dialogue, *, full: bool) -> str:
     parts = [f"written by agent {proposal.agent} for ${proposal.cost_usd:.4f}, {len(dialogue)} calls"]
     for number, (turn, request, answer) in enumerate(dialogue, start=1):
+        second = ", second try" if turn.is_second_try else ""
         cost = "price unknown" if turn.usd is None else f"${turn.usd:.4f}"
         parts.append(
-            f"=== {number} of {len(dialogue)}: {turn.purpose}, {turn.endpoint} ({answer.model}), {cost}, "
+            f"=== {number} of {len(dialogue)}: {turn.purpose}{second}, {turn.endpoint} ({answer.model}), {cost}, "
             f"{answer.seconds:.1f} s, call {turn.call_id}"
         )
         folded = f"({len(request.prefix)} characters that many requests share: --full shows them)"

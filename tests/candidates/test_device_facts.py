@@ -4,6 +4,9 @@ import pytest
 
 from candidates.device import BandwidthCeiling, DeviceCeilings, DeviceFingerprint
 from candidates.device_facts import device_facts
+from candidates.ledger.known_device import known_device_facts
+from candidates.ledger.ledger import Ledger
+from tests.candidates.past_searches import double_task
 
 DEVICE = DeviceFingerprint(
     kind="cpu",
@@ -42,6 +45,20 @@ def test_every_fact_is_a_plain_line():
         "  multiply-adds in float32: 118.0 GFLOP/s",
         "One call of a kernel by the serving runtime adds 5.7 us",
     ]
+
+
+def test_without_ceilings_the_device_alone_is_told():
+    assert device_facts(DEVICE, None).splitlines() == device_facts(DEVICE, CEILINGS).splitlines()[:4]
+
+
+def test_what_the_ledger_knows_is_told_and_no_more(tmp_path):
+    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    task = double_task(device_id=DEVICE.id)
+    assert known_device_facts(ledger, task) == ""
+    ledger.put_device(DEVICE)
+    assert known_device_facts(ledger, task) == device_facts(DEVICE, None)
+    ledger.put_ceilings(CEILINGS)
+    assert known_device_facts(ledger, task) == device_facts(DEVICE, CEILINGS)
 
 
 def test_a_device_without_known_vectors_says_so():

@@ -82,7 +82,8 @@ def converse(server: ModelServer, ledger: Ledger, home, *replies: str) -> Candid
             Turn(
                 call_id=call_id,
                 endpoint="test",
-                purpose="repair" if number else "write",
+                purpose="repair" if number else "draft",
+                is_second_try=number > 0,
                 request=tried.call.request,
                 answer=answer.transcript,
                 usd=answer.usd,
@@ -99,7 +100,7 @@ def kept(home, outcome: Outcome, prefix: str = "You write kernels.") -> str:
     turn = Turn(
         call_id="c",
         endpoint="local",
-        purpose="write",
+        purpose="draft",
         request=blobs.put(request.model_dump_json().encode()),
         answer=blobs.put(completion.model_dump_json().encode()),
         usd=None,
@@ -111,8 +112,8 @@ def test_prints_each_turn_with_its_purpose_and_cost(print_transcript, server, le
     candidate = converse(server, ledger, home, "first reply", "second reply")
     code, out, _ = print_transcript(candidate.id[:10])
     assert code == 0
-    assert "=== 1 of 2: write, test (" in out
-    assert "=== 2 of 2: repair, test (" in out
+    assert "=== 1 of 2: draft, test (" in out
+    assert "=== 2 of 2: repair, second try, test (" in out
     assert out.count("$0.0") == 3
     assert "attempt 0" in out.partition("=== 2")[0]
     assert out.index("first reply") < out.index("attempt 1") < out.index("second reply")

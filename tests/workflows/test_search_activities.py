@@ -5,15 +5,13 @@ from temporalio.testing import ActivityEnvironment
 
 from candidates.candidate import Candidate, LanguageName, Proposal
 from candidates.ledger.blobs import BlobStore
-from candidates.ledger.cards import Cards
 from candidates.ledger.ledger import Ledger
 from candidates.run import RunRequest
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
 from candidates.verdict import Evidence, Reason, Rejected
 from kernel_sandbox.sandbox import SandboxError
-from tests.candidates.past_searches import attempt, measurement
 from workflows.activities.search import DeviceSearchActivities
-from workflows.payloads import Generation, SettleInput
+from workflows.payloads import Generation
 
 TASK = KernelTask(
     op="Double",
@@ -68,31 +66,3 @@ def test_a_judgement_whose_machinery_fails_is_no_attempt_and_is_made_again(tmp_p
 
     assert ActivityEnvironment().run(activities.evaluate_generation, generation).tried == 2
     assert [attempt.proposal for attempt in ledger.attempts("run", TASK.id)] == proposals
-
-
-class LosingBenchmark:
-    """Every race is lost."""
-
-    def race(self, task, candidate, artifact, *, most_s):
-        return measurement(0.9, stage="race").model_copy(update={"decision": "lose"})
-
-
-def test_a_settled_search_leaves_what_it_learned(tmp_path):
-    ledger, blobs = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}"), BlobStore(tmp_path / "blobs")
-    ledger.open_run(RunRequest(traces=("/t.jsonl",), trace_digest="0" * 64, model="m"), "run")
-    ledger.put_task(TASK)
-    parent = attempt("parent", measurement(1.0))
-    child = attempt("child", measurement(2.0), parents=(parent,))
-    for each in (parent, child):
-        ledger.put_candidate(each.proposal.candidate)
-        ledger.put_artifact(TASK.id, each.proposal.candidate.id, blobs.put(b"artifact"))
-        ledger.put_attempt("run", TASK.id, each)
-    activities = DeviceSearchActivities(
-        ledger, blobs, judge=None, sanitizers=None, benchmark=lambda threads: LosingBenchmark()
-    )
-    settle = SettleInput(run_id="run", task_id=TASK.id, stop_reason="budget")
-    for _ in range(2):  # the second time is a retry
-        ActivityEnvironment().run(activities.settle_winner, settle)
-    (card,) = Cards(ledger).search(TASK)
-    assert card.ratio == pytest.approx(2.0)
-    assert [end.decision for end in ledger.search_ends("run")] == ["lost"]
