@@ -19,8 +19,9 @@ def past_winners(ledger: Ledger, task: KernelTask, most: int = 3) -> tuple[Attem
     """Accepted kernels, measured faster than their best baseline, that are their agents' best for one task.
 
     The most alike tasks first (`candidates.op_class`; the task itself is the most alike, with what the present run has
-    found so far, which an author who has that leaves out), within one degree of likeness those that were promoted, then the fastest. What a kernel was last
-    judged and measured counts. Figures of workloads that are hidden, in `task` or in the kernel's own, are left out.
+    found so far: an author who has that leaves it out), within one degree of likeness those that were promoted, then
+    the fastest. What a kernel was last judged and measured counts. Figures of workloads that are hidden, in `task` or
+    in the kernel's own, are left out.
     """
     best: dict[tuple[str, str], tuple[_Rank, Attempt]] = {}
     for other in ledger.tasks():
