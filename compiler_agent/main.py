@@ -8,7 +8,22 @@ from collections.abc import Sequence
 
 import typer
 
-from compiler_agent.commands import bench, builds, doctor, hot_ops, judge, models, problems, replay, run, task, worker
+from compiler_agent.commands import (
+    bench,
+    builds,
+    compiler_report,
+    doctor,
+    hot_ops,
+    judge,
+    memory,
+    models,
+    problems,
+    replay,
+    run,
+    task,
+    transcript,
+    worker,
+)
 from compiler_agent.outcome import ExitCode, progress_console
 from compiler_agent.user_faults import as_user_fault
 
@@ -24,9 +39,12 @@ app.command("replay")(replay.replay)
 app.command("hot-ops")(hot_ops.hot_ops)
 task.app.command("import")(problems.import_problems)
 task.app.command("export")(problems.export_results)
+task.app.command("report")(compiler_report.report)
 app.add_typer(task.app, name="task")
 app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
+app.command("transcript")(transcript.transcript)
+app.add_typer(memory.app, name="memory")
 app.add_typer(builds.app, name="builds")
 app.add_typer(models.app, name="models")
 app.command("worker")(worker.worker)

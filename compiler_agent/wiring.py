@@ -12,6 +12,8 @@ from candidates.benchmark.exclusive import measuring_core
 from candidates.builder import Builder
 from candidates.candidate import LanguageName
 from candidates.ceilings import fingerprint_device
+from candidates.compiler_report import CompilerReporter
+from candidates.compiler_reports import CompilerReports
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.language import KernelLanguage
@@ -29,7 +31,10 @@ from workflows.activities.search import AuthorActivities, BuildActivities, Devic
 from workflows.activities.ship import DeviceShipActivities, ShipActivities
 from workflows.activities.survey import SurveyActivities, TrafficActivities
 
-LANGUAGES: Mapping[LanguageName, KernelLanguage] = {LanguageName.CPP: CppLanguage()}
+_CPP = CppLanguage()
+LANGUAGES: Mapping[LanguageName, KernelLanguage] = {LanguageName.CPP: _CPP}
+REPORTERS: Mapping[LanguageName, CompilerReporter] = {LanguageName.CPP: _CPP}
+"""Languages whose compiler says what it made of a candidate."""
 
 QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device")
 """As a worker is told; `device` is the queue of this machine's device."""
@@ -76,6 +81,11 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
             benchmark=benchmark,
         )
+
+
+def compiler_reports() -> CompilerReports:
+    """Compiles beside the builds of a run, and like them never beside a measurement."""
+    return CompilerReports(Builder(BubblewrapSandbox(), LANGUAGES, slots=os.cpu_count() or 1), REPORTERS)
 
 
 @contextmanager

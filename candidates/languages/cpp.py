@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.compiler_report import CompilerReport
 from candidates.language import BuildRecipe, SourceRefused
 from candidates.languages.cpp_abi import (
     adapter_source,
@@ -15,6 +16,7 @@ from candidates.languages.cpp_abi import (
     exported_names,
     prepare_signatures,
 )
+from candidates.languages.cpp_report import REPORT, REPORT_FLAGS, SOURCE, read_report
 from candidates.task import InputRole, InputSpec, KernelTask, TensorSpec
 
 ARTIFACT = "kernel.so"
@@ -44,28 +46,10 @@ class CppLanguage:
 
     def build_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
         """Launch parameters become macros: `{"tile": 8}` is `-DLAUNCH_tile=8`, no name that a source has already."""
-        for entry in filter(None, (candidate.entry, candidate.prepare)):
-            if not _IDENTIFIER.fullmatch(entry) or entry.startswith("compiler_agent_"):
-                raise SourceRefused(
-                    f"{entry!r} cannot name an entry: use a C identifier without prefix compiler_agent_"
-                )
-        for flag in candidate.build_flags:
-            if not _HARMLESS_FLAGS.fullmatch(flag):
-                raise SourceRefused(f"build flag {flag!r} is not allowed; these are: {_HARMLESS_FLAGS.pattern}")
-        for name, value in candidate.launch_parameters.items():
-            if not _IDENTIFIER.fullmatch(name) or not _LAUNCH_VALUE.fullmatch(str(value)):
-                raise SourceRefused(f"launch parameter {name}={value} is not an identifier with a number or identifier")
-        macros = (f"-DLAUNCH_{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
-        flags = (*FLAGS, *candidate.build_flags, *macros, *_LINK_FLAGS, "-include", "entries.h")
-        exports = "; ".join(exported_names(candidate.entry, candidate.prepare))
+        flags = _flags(candidate)
         return BuildRecipe(
-            files={
-                "candidate.cpp": candidate.source.encode(),
-                "entries.h": declarations(task, candidate.entry, candidate.prepare).encode(),
-                "adapter.cpp": adapter_source(task, candidate.entry, candidate.prepare).encode(),
-                "exports.map": f"{{ global: {exports}; local: *; }};\n".encode(),
-            },
-            commands=(("g++", *flags, "-o", ARTIFACT, "candidate.cpp", "adapter.cpp"),),
+            files=_files(task, candidate),
+            commands=(("g++", *flags, "-o", ARTIFACT, SOURCE, "adapter.cpp"),),
             artifact=ARTIFACT,
         )
 
@@ -122,6 +106,48 @@ class CppLanguage:
             flags=" ".join(FLAGS),
             weights=weights,
         )
+
+    def report_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
+        """Builds as `build_recipe` does, by way of the assembly; leaves the vectoriser's remarks, and the assembly."""
+        flags = _flags(candidate)
+        return BuildRecipe(
+            files=_files(task, candidate),
+            commands=(
+                ("g++", *flags, *REPORT_FLAGS, "-o", "candidate.s", SOURCE),
+                # What does not link does not build.
+                ("g++", *flags, "-o", ARTIFACT, "candidate.s", "adapter.cpp"),
+                ("sh", "-c", f"cat candidate.s >> {REPORT}"),
+            ),
+            artifact=REPORT,
+        )
+
+    def read_report(self, candidate: Candidate, report: str) -> CompilerReport:
+        return read_report(candidate.source, report)
+
+
+def _flags(candidate: Candidate) -> tuple[str, ...]:
+    """All that the compiler is told, but what to compile into what. Raises SourceRefused."""
+    for entry in filter(None, (candidate.entry, candidate.prepare)):
+        if not _IDENTIFIER.fullmatch(entry) or entry.startswith("compiler_agent_"):
+            raise SourceRefused(f"{entry!r} cannot name an entry: use a C identifier without prefix compiler_agent_")
+    for flag in candidate.build_flags:
+        if not _HARMLESS_FLAGS.fullmatch(flag):
+            raise SourceRefused(f"build flag {flag!r} is not allowed; these are: {_HARMLESS_FLAGS.pattern}")
+    for name, value in candidate.launch_parameters.items():
+        if not _IDENTIFIER.fullmatch(name) or not _LAUNCH_VALUE.fullmatch(str(value)):
+            raise SourceRefused(f"launch parameter {name}={value} is not an identifier with a number or identifier")
+    macros = (f"-DLAUNCH_{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
+    return (*FLAGS, *candidate.build_flags, *macros, *_LINK_FLAGS, "-include", "entries.h")
+
+
+def _files(task: KernelTask, candidate: Candidate) -> dict[str, bytes]:
+    exports = "; ".join(exported_names(candidate.entry, candidate.prepare))
+    return {
+        SOURCE: candidate.source.encode(),
+        "entries.h": declarations(task, candidate.entry, candidate.prepare).encode(),
+        "adapter.cpp": adapter_source(task, candidate.entry, candidate.prepare).encode(),
+        "exports.map": f"{{ global: {exports}; local: *; }};\n".encode(),
+    }
 
 
 def _describe_tensor(spec: TensorSpec) -> str:
