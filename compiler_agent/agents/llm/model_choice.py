@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from candidates.agent import Attempt
 from compiler_agent.agents.llm.history import History
 
-EXPLORATION = 0.5
+EXPLORATION = 1.0
 _LEAST_USD = 0.001
 """Of a kernel: what cost less, or nothing that is known, counts as this."""
 

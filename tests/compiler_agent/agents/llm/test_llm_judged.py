@@ -1,4 +1,4 @@
-"""Scripted models through the real builder, judge and screening: the judge decides, and the best is what was measured."""
+"""Scripted models through the real builder, judge and screening: the best is what was measured, by nobody's word."""
 
 import json
 from pathlib import Path
@@ -28,7 +28,8 @@ def repeated(times: int) -> str:
     signature = "const float* x, const float* weight, float* y, int64_t rows) {"
     assert signature in TWO_PASS
     inner = TWO_PASS.replace('extern "C" void kernel', "static __attribute__((noinline)) void once")
-    calls = f'    for (int i = 0; i < {times}; ++i) {{ once(x, weight, y, rows); asm volatile("" : : : "memory"); }}'
+    barrier = 'asm volatile("" : : : "memory");'
+    calls = f"    for (int i = 0; i < {times}; ++i) {{ once(x, weight, y, rows); {barrier} }}"
     return f'{inner}\nextern "C" void kernel({signature}\n{calls}{CLOSE}'
 
 
@@ -134,10 +135,10 @@ def test_endless_kernels_end_the_search() -> None:
     signature = 'extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows)'
 
     def answer(name: str, _: object) -> str:
-        return says(f"#include <cstdint>\n{signature} {{ for (volatile int i = 0;; i = {len(name)}) {{}} }} // {name}")
+        body = f"for (volatile int i = 0;; i = {name.split('/')[0][-1]}) {{}}"
+        return says(f"#include <cstdint>\n{signature} {{ {body} }}\n")
 
-    endless = Script(lambda name, request: answer(name + "x" * int(name.split("/")[0][-1]), request))
-    attempts, ended = search(llm(endless, options=Options(samples=1)), judge, task=RMSNORM)
+    attempts, ended = search(llm(Script(answer), options=Options(samples=1)), judge, task=RMSNORM)
     assert ended.reason == "no_progress"
     assert {each.verdict.reason for each in attempts if isinstance(each.verdict, Rejected)} == {Reason.TIMED_OUT}
     assert len(attempts) == 4

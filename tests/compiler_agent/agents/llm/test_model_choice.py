@@ -27,7 +27,7 @@ def test_the_better_for_its_price_is_asked_more_often() -> None:
 
 
 def test_a_model_that_fails_is_asked_less_and_not_forgotten() -> None:
-    past = history(*[("bad", None, 0.1), ("good", 1.5, 0.1)] * 3)
+    past = history(("bad", None, 0.1), ("good", 1.5, 0.1))
     chosen = choose_models(("bad", "good"), past, 40)
     assert 0 < chosen.count("bad") < 15
     assert choose_models(("bad", "good"), past, 1) == ("good",)
