@@ -9,7 +9,7 @@ from candidates.agent import FLOOR_SHARE_TO_STOP, Attempt, Budget, Stop
 from candidates.task import KernelTask
 from candidates.transcript import Purpose
 from compiler_agent.agents.llm.collaborators import Options
-from compiler_agent.agents.llm.history import History, share_of_floor
+from compiler_agent.agents.llm.history import AGENT, History, share_of_floor
 
 FLAT_ROUNDS_TO_STOP = 3
 LEAST_ROUNDS_OF_FEEDBACK = 3
@@ -109,14 +109,13 @@ def wants_novelty(history: History, options: Options) -> bool:
 
 
 def beam(history: History, width: int) -> list[Attempt]:
-    """The fastest, then the fastest of another agent, then by speed: two of one search are often nearly the same."""
+    """The fastest of all agents; where another agent's leads, the fastest of this one is second."""
     fastest = history.fastest
-    if not fastest:
-        return []
-    other_kind = [each for each in fastest if each.proposal.agent != fastest[0].proposal.agent]
-    chosen = [fastest[0], *other_kind[:1]]
-    chosen += [each for each in fastest if each not in chosen]
-    return chosen[:width]
+    own = [attempt for attempt in fastest if attempt.proposal.agent == AGENT]
+    if own and fastest[0] is not own[0]:
+        others = [attempt for attempt in fastest[1:] if attempt is not own[0]]
+        fastest = [fastest[0], own[0], *others]
+    return fastest[:width]
 
 
 def _drafts(history: History, count: int, *, is_novel: bool) -> tuple[Draft, ...]:

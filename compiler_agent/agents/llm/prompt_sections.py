@@ -9,7 +9,7 @@ from candidates.agent import Attempt
 from candidates.measurement import WorkloadMeasurement
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Rejected
-from compiler_agent.agents.llm.history import History, share_of_floor
+from compiler_agent.agents.llm.history import AGENT, History, share_of_floor
 from compiler_agent.agents.llm.quoting import in_one_line, quote
 
 BEST_SHOWN, LAST_SHOWN = 3, 5
@@ -83,7 +83,7 @@ def target_section(task: KernelTask, attempt: Attempt) -> str:
 def history_section(task: KernelTask, history: History) -> str:
     """The best and the last of this agent's attempts, a line each: change, what it was made from, what it came to."""
     own = history.own
-    best = [attempt for attempt in history.fastest if attempt in own][:BEST_SHOWN]
+    best = [attempt for attempt in history.fastest if attempt.proposal.agent == AGENT][:BEST_SHOWN]
     shown = [(number, each) for number, each in enumerate(own, 1) if each in best or number > len(own) - LAST_SHOWN]
     if not shown:
         return ""

@@ -12,7 +12,7 @@ from candidates.verdict import Rejected
 from compiler_agent.agents.llm import diagnosis
 from compiler_agent.agents.llm.diagnosis import Fix
 from compiler_agent.agents.llm.history import History
-from compiler_agent.agents.llm.plan import Draft, Improve, Order, Repair
+from compiler_agent.agents.llm.plan import EMPHASES, Draft, Improve, Order, Repair
 from compiler_agent.agents.llm.prompt_sections import (
     evidence_section,
     facts_section,
@@ -79,8 +79,8 @@ def ask_for_kernel(context: Context, order: Order, fix: Fix | None, report: str)
             parts = _ask_for_draft(context, order)
         case Repair(broken=attempt):
             parts = _ask_for_repair(context, attempt)
-        case Improve(parent=attempt):
-            parts = _ask_for_improvement(context, attempt, fix, report)
+        case Improve():
+            parts = _ask_for_improvement(context, order, fix, report)
     return _join([shapes_section(context.task), facts_section(context.device_facts), *parts])
 
 
@@ -139,12 +139,13 @@ def _ask_for_repair(context: Context, attempt: Attempt) -> list[str]:
     ]
 
 
-def _ask_for_improvement(context: Context, parent: Attempt, fix: Fix | None, report: str) -> list[str]:
-    task = context.task
+def _ask_for_improvement(context: Context, order: Improve, fix: Fix | None, report: str) -> list[str]:
+    task, parent = context.task, order.parent
     if fix is None:
         wish = [
             quote("the compiler's report on it", report) if report.strip() else "",
-            "Make this kernel faster: find what bounds it, and change that one thing.",
+            "Make this kernel faster: find what bounds it, and change that one thing. "
+            f"Look first at {EMPHASES[order.branch % len(EMPHASES)]}.",
         ]
     else:
         wish = [

@@ -74,11 +74,15 @@ def test_beam_improves_the_two_fastest_in_two_ways_each() -> None:
     assert branches == [(1.5, 0), (1.2, 0), (1.5, 1), (1.2, 1)]
 
 
-def test_beam_holds_the_best_of_another_agent() -> None:
+def test_beam_holds_the_best_own_kernel_where_another_agent_leads() -> None:
     seeds = tuple(measured(proposal(right(100 + n), agent="search"), 3.0 + n / 10) for n in range(3))
     orders = plan(history([1.5, 1.2], before=seeds))
     parents = [each.parent.speedup for each in orders if isinstance(each, Improve)]
     assert parents[:2] == [3.2, 1.5]
+    behind = tuple(measured(proposal(right(200 + n), agent="search"), 1.1) for n in range(3))
+    orders = plan(history([1.5, 1.2], before=behind))
+    parents = [each.parent.speedup for each in orders if isinstance(each, Improve)]
+    assert parents[:2] == [1.5, 1.2]
 
 
 def test_a_flat_round_is_followed_by_a_search_for_something_new() -> None:
