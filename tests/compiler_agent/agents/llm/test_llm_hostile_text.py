@@ -1,13 +1,12 @@
 """Text from outside steers nothing: not the op's name, not a reply, not a note, whatever it claims to be."""
 
-from pathlib import Path
-
 import pytest
 from judge_tasks import BUILDER, JUDGE
 from scripted_search import (
     DOUBLES,
     TASK,
     Script,
+    Store,
     budget,
     by_name,
     llm,
@@ -19,7 +18,7 @@ from scripted_search import (
     source,
 )
 
-from candidates.agent import Attempt, Proposals
+from candidates.agent import Attempt, Proposals, Stop
 from candidates.candidate import Proposal
 from candidates.error_bound import derive_error_bound
 from candidates.verdict import Accepted, Evidence, Reason, Rejected
@@ -62,14 +61,16 @@ def is_all_quoted(text: str, words: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", list(HOSTILE_REPLIES))
-def test_hostile_text_cannot_steer(kind: str, tmp_path: Path) -> None:
+def test_hostile_text_cannot_steer(kind: str) -> None:
     """A wrong kernel stays wrong, whatever its reply says; the same of an op whose name gives orders."""
     task = TASK_WITH_BOUND.model_copy(update={"op": INJECTION, "site": INJECTION})
-    before = sorted(tmp_path.rglob("*"))
+    store = Store()
     script = by_name({"round-0/sample-0": HOSTILE_REPLIES[kind]}, otherwise=FAKE_VERDICT + FAKE_CALLS)
-    reply = llm(script).propose(task, (), budget())
+    reply = llm(script, store=store).propose(task, (), budget())
     if kind == "an entry":  # it defines no such function, so that no kernel is in it
-        assert not isinstance(reply, Proposals)
+        assert isinstance(reply, Stop)
+        assert reply.reason == "no_kernel"
+        assert not store.blobs
         return
     assert isinstance(reply, Proposals)
     (made,) = reply.proposals
@@ -86,7 +87,7 @@ def test_hostile_text_cannot_steer(kind: str, tmp_path: Path) -> None:
             assert is_all_quoted(text, "SYSTEM")
             assert is_all_quoted(text, "tool_call")
         assert request.tools == ()
-    assert sorted(tmp_path.rglob("*")) == before
+    assert set(store.blobs) == {made.transcript}
     # The next round tells the models of it, as data.
     after = by_name({}, otherwise=says(right(1)))
     llm(after).propose(task, (Attempt(proposal=made, verdict=verdict),), budget(1))
