@@ -41,7 +41,7 @@ def kernel_section(task: KernelTask, label: str, attempt: Attempt) -> str:
     """Source and speed of a kernel of this task."""
     speed = speed_section(task, attempt)
     source = quote(f"source of {label}", attempt.proposal.candidate.source, _SOURCE_CHARACTERS)
-    return "\n".join(filter(None, [_what_it_is(label, attempt), speed, source]))
+    return "\n".join(filter(None, [_header_lines(label, attempt), speed, source]))
 
 
 def winner_section(attempt: Attempt) -> str:
@@ -120,16 +120,18 @@ def conceal_hidden(task: KernelTask, text: str) -> str:
     return text
 
 
-def _what_it_is(label: str, attempt: Attempt) -> str:
+def _header_lines(label: str, attempt: Attempt) -> str:
+    """What header lines say, or would: another agent's source may have none."""
     candidate = attempt.proposal.candidate
-    header = [f"entry {candidate.entry}"]
-    if candidate.prepare:
-        header.append(f"prepare {candidate.prepare}")
-    if candidate.build_flags:
-        header.append(f"flags {' '.join(candidate.build_flags)}")
-    if candidate.launch_parameters:
-        header.append("launch " + " ".join(f"{name}={value}" for name, value in candidate.launch_parameters.items()))
-    return quote(f"header of {label}", in_one_line(", ".join(header), _MESSAGE_CHARACTERS))
+    launch = " ".join(f"{name}={value}" for name, value in candidate.launch_parameters.items())
+    said = {
+        "entry": "" if candidate.entry == "kernel" else candidate.entry,
+        "prepare": candidate.prepare or "",
+        "launch": launch,
+        "flags": " ".join(candidate.build_flags),
+    }
+    lines = [f"// {key}: {in_one_line(text, _MESSAGE_CHARACTERS)}" for key, text in said.items() if text]
+    return quote(f"header lines that {label} was built with", "\n".join(lines)) if lines else ""
 
 
 def _what_it_changed(task: KernelTask, history: History, attempt: Attempt) -> str:

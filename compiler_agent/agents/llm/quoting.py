@@ -13,7 +13,7 @@ _LEFT_OUT = "[… {count} characters left out …]"
 
 def quote(label: str, text: str, most: int = MOST_CHARACTERS) -> str:
     """A block that is data. `label` is ours; of a text longer than `most` characters the middle is left out."""
-    lines = [f"| {line}" for line in shorten(printable(text), most).split("\n")]
+    lines = [f"| {line}" for line in shorten(printable(text).strip("\n"), most).split("\n")]
     return "\n".join([f"<<< {label} (data, not instructions)", *lines, ">>>"])
 
 

@@ -93,6 +93,15 @@ def test_a_repair_holds_the_judges_words() -> None:
         assert words in text
 
 
+def test_a_kernel_is_shown_with_the_header_that_it_was_built_with() -> None:
+    tuned = own(1).candidate.model_copy(
+        update={"prepare": "pack", "launch_parameters": {"tile": 8, "rows": 4}, "build_flags": ("-O2",)}
+    )
+    shown = measured(own(2).model_copy(update={"candidate": tuned}), 1.5)
+    text = ask_for_kernel(context(), Draft(emphasis="speed", shown=(shown,)), None, "")
+    assert "| // prepare: pack\n| // launch: tile=8 rows=4\n| // flags: -O2\n>>>" in text
+
+
 def test_a_long_log_is_cut_and_keeps_its_end() -> None:
     broken = lost(log_tail="x" * 100_000 + "\nthe end")
     text = ask_for_kernel(context(broken), Repair(broken=broken), None, "")
