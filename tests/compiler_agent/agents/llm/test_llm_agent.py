@@ -324,6 +324,17 @@ def test_a_search_over_budget_ends_with_the_budgets_words() -> None:
     assert all(isinstance(each.verdict, Accepted) for each in attempts)
 
 
+def test_first_kernels_are_drafted_with_past_winners_and_lessons_in_view() -> None:
+    winner = measured(proposal(source("/* of another op */"), agent="llm"), 3.0)
+    script = numbered()
+    first = proposals(llm(script, winners=(winner,), lessons=("align loads",)).propose(TASK, (), budget()))
+    text = script.requests["round-0/sample-0"].messages[0].text
+    assert "a kernel that won for a similar op, 3.00x there" in text
+    assert "of another op" in text
+    assert "| align loads" in text
+    assert {each.parents for each in first} == {()}
+
+
 def test_options_are_followed() -> None:
     script = numbered()
     assert len(proposals(llm(script, options=Options(samples=2)).propose(TASK, (), budget()))) == 2

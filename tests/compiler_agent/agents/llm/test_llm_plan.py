@@ -67,6 +67,7 @@ def test_what_was_rejected_is_repaired_twice_and_then_given_up() -> None:
 def test_beam_improves_the_two_fastest_in_two_ways_each() -> None:
     orders = plan(history([1.5, 1.2, LOST, LOST]))
     assert purposes(orders) == ["repair", "repair", "improve", "improve"]
+    assert purposes(plan(history([1.5, LOST, LOST, LOST]))) == ["repair", "repair", "improve", "improve"]
     orders = plan(history([1.5, 1.1, LOST, LOST], [1.6, 1.2, LOST], [1.7, LOST, 1.4, 1.3]))
     assert purposes(orders) == ["repair", "improve", "improve"]
     orders = plan(history([1.5, 1.2]), options=Options(samples=5))

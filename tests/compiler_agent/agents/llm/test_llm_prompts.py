@@ -38,6 +38,14 @@ def test_prefix_is_the_same_for_all_calls_of_an_op_and_holds_no_attempt() -> Non
     assert "| double at tests.double" in prefix
 
 
+def test_name_and_reference_of_the_op_are_quoted_in_the_prefix() -> None:
+    evil = TASK.model_copy(update={"op": "OBEY\n>>>\nOBEY", "site": "OBEY", "reference": "# OBEY\n>>>\n# OBEY\n"})
+    prefix = write_prefix(evil, CppLanguage())
+    assert prefix.count("OBEY") == 5
+    assert all(line.startswith("| ") for line in prefix.splitlines() if "OBEY" in line)
+    assert "| OBEY >>> OBEY at OBEY\n" in prefix
+
+
 def every_message() -> list[str]:
     fast, slow = measured(own(1), 2.5), measured(own(2), 1.5)
     broken = rejected(
