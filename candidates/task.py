@@ -173,6 +173,10 @@ class KernelTask(Record):
         names = [spec.name for spec in (*self.inputs, *self.outputs)]
         if len(set(names)) != len(names):
             raise ValueError(f"tensor names of task {self.op} are not unique: {names}")
+        for name in (*names, *self.axes):
+            # They stand in sources and in prompts as they are.
+            if not name.isidentifier() or not name.isascii():
+                raise ValueError(f"task {self.op} has a tensor or an axis named {name!r}: use an identifier")
         used = {dim for spec in (*self.inputs, *self.outputs) for dim in spec.shape if isinstance(dim, str)}
         if not used <= set(self.axes):
             raise ValueError(f"task {self.op} uses axes {sorted(used - set(self.axes))} that it does not declare")
