@@ -5,10 +5,15 @@ It does not say how to judge or to time a candidate; `candidates.judge` and `can
 
 import functools
 from enum import StrEnum
+from typing import Annotated
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from candidates.record import Record, digest_of
+
+
+Identifier = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
+"""Names of tensors and axes stand in sources and prompts as they are."""
 
 
 class InputRole(StrEnum):
@@ -48,7 +53,7 @@ class TensorSpec(Record):
     innermost in memory; `(0, 2, 1, 3)` is a `[b, t, h, d]` buffer seen as `[b, h, t, d]`.
     """
 
-    name: str = Field(pattern=r"^[a-z_][a-z0-9_]*$")
+    name: Identifier
     element_type: ElementType
     shape: tuple[int | str, ...]
     dim_order: tuple[int, ...]
@@ -156,7 +161,7 @@ class KernelTask(Record):
     """
     inputs: tuple[InputSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    axes: tuple[str, ...]
+    axes: tuple[Identifier, ...]
     """Axis names in the order in which a kernel receives their sizes."""
     workloads: tuple[Workload, ...]
     covered_share: float = Field(ge=0, le=1, default=1.0)
@@ -173,10 +178,6 @@ class KernelTask(Record):
         names = [spec.name for spec in (*self.inputs, *self.outputs)]
         if len(set(names)) != len(names):
             raise ValueError(f"tensor names of task {self.op} are not unique: {names}")
-        for name in (*names, *self.axes):
-            # They stand in sources and in prompts as they are.
-            if not name.isidentifier() or not name.isascii():
-                raise ValueError(f"task {self.op} has a tensor or an axis named {name!r}: use an identifier")
         used = {dim for spec in (*self.inputs, *self.outputs) for dim in spec.shape if isinstance(dim, str)}
         if not used <= set(self.axes):
             raise ValueError(f"task {self.op} uses axes {sorted(used - set(self.axes))} that it does not declare")
