@@ -8,7 +8,20 @@ from collections.abc import Sequence
 
 import typer
 
-from compiler_agent.commands import bench, builds, doctor, hot_ops, judge, models, problems, replay, run, task, worker
+from compiler_agent.commands import (
+    bench,
+    builds,
+    doctor,
+    hot_ops,
+    judge,
+    models,
+    problems,
+    replay,
+    run,
+    task,
+    tune,
+    worker,
+)
 from compiler_agent.outcome import ExitCode, progress_console
 from compiler_agent.user_faults import as_user_fault
 
@@ -25,6 +38,7 @@ app.command("hot-ops")(hot_ops.hot_ops)
 task.app.command("import")(problems.import_problems)
 task.app.command("export")(problems.export_results)
 app.add_typer(task.app, name="task")
+app.command("tune")(tune.tune)
 app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
 app.add_typer(builds.app, name="builds")

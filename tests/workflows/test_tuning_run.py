@@ -10,6 +10,7 @@ from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
+from candidates.spending import ModelBudget
 from compiler_agent.worker import connect
 from workflows import queues
 from workflows.kernel_search import KernelSearch
@@ -64,6 +65,7 @@ class RecordedActivities:
                     task_id=task,
                     op=task,
                     agents=("search",),
+                    models=ModelBudget(),
                     seconds=self.budget_s,
                     attempts=100,
                 )
