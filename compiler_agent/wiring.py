@@ -55,7 +55,7 @@ def _llm_agent(settings: Settings, ledger: Ledger, blobs: BlobStore) -> KernelAg
         endpoint = find_endpoint(read_endpoints(settings.home, os.environ), name)
         return open_model(endpoint, settings.home, os.environ, ledger, blobs)
 
-    agent: KernelAgent = LlmAgent(model, LANGUAGES, blobs)
+    agent: KernelAgent = LlmAgent(open_model=model, languages=LANGUAGES, store=blobs.put)
     return agent
 
 

@@ -9,7 +9,7 @@ from temporalio import activity
 from candidates.agent import Attempt, Budget, KernelAgent, Stop
 from candidates.benchmark.benchmark import Benchmark
 from candidates.builder import Builder
-from candidates.candidate import Proposal
+from candidates.candidate import Candidate, Proposal
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.ledger.blobs import BlobStore
@@ -88,24 +88,25 @@ class BuildActivities:
         """Builds what is not built yet; a build that fails is an attempt that ended. Wall seconds."""
         started = time.monotonic()
         task = self._ledger.task(generation.task_id)
+        proposals = _proposals(self._blobs, generation)
         with beating(), ThreadPoolExecutor(self._parallel) as pool:
-            for _ in pool.map(
-                lambda proposal: self._build(generation.run_id, task, proposal),
-                _proposals(self._blobs, generation),
-            ):
-                pass
+            failures = pool.map(lambda proposal: self._build(task, proposal.candidate), proposals)
+            # In the order of the proposals, whichever build ends first: what an agent is told must not vary.
+            for proposal, failure in zip(proposals, failures, strict=True):
+                if failure is not None:
+                    self._ledger.put_attempt(generation.run_id, task.id, Attempt(proposal=proposal, verdict=failure))
         return time.monotonic() - started
 
-    def _build(self, run_id: str, task: KernelTask, proposal: Proposal) -> None:
-        candidate = proposal.candidate
+    def _build(self, task: KernelTask, candidate: Candidate) -> Rejected | None:
+        """None: its artifact is there."""
         self._ledger.put_candidate(candidate)
         if self._ledger.artifact(task.id, candidate.id) is not None:
-            return
+            return None
         built = self._builder.build(task, candidate)
         if isinstance(built, Rejected):
-            self._ledger.put_attempt(run_id, task.id, Attempt(proposal=proposal, verdict=built))
-        else:
-            self._ledger.put_artifact(task.id, candidate.id, self._blobs.put(built))
+            return built
+        self._ledger.put_artifact(task.id, candidate.id, self._blobs.put(built))
+        return None
 
 
 class DeviceSearchActivities:
