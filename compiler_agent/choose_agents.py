@@ -49,7 +49,7 @@ def choose_agents(
         if endpoints or op != Caps():
             raise UserFault("--model-name and --budget-... are for agents that ask models: add --agent llm")
         return ChosenAgents(agents=names, models=ModelBudget())
-    found = tuple(_usable_endpoint(settings, name, run) for name in endpoints or [None])
+    found = tuple(_usable_endpoint(settings, name, run) for name in endpoints or (None,))
     return ChosenAgents(agents=names, models=ModelBudget(endpoints=found, run=run, op=op))
 
 

@@ -27,7 +27,7 @@ from candidates.agent import Attempt, Budget, KernelAgent, Proposals, Stop
 from candidates.candidate import Candidate, LanguageName, Proposal
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
-from candidates.measurement import Decision, Measurement, Stage
+from candidates.measurement import Baseline, Decision, Measurement, Stage, WorkloadMeasurement
 from candidates.run import TuneRequest
 from candidates.spending import BudgetStop, ModelBudget
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
@@ -181,14 +181,28 @@ def _rejected(reason: Reason) -> Rejected:
 
 def _measurement(candidate: Candidate, stage: Stage) -> Measurement:
     speedup = 0.5 + _chance(candidate)
+    decision = Decision.WIN if speedup > 1.03 else Decision.LOSE
+    workload = WorkloadMeasurement(
+        workload="rows=4",
+        candidate_us=1.0,
+        kernel_only_us=1.0,
+        baselines_us={Baseline.EAGER: speedup},
+        best_baseline=Baseline.EAGER,
+        speedup_over_best=speedup,
+        interval=(speedup, speedup),
+        pairs=5,
+        share_of_floor=0.5,
+        parameters_are_cold=False,
+        decision=decision,
+    )
     return Measurement(
         stage=stage,
         device_id="cpu-0",
         threads=1,
-        workloads=(),
+        workloads=(workload,),
         traffic_weighted_speedup=speedup,
         interval=(speedup, speedup),
-        decision=Decision.WIN if speedup > 1.03 else Decision.LOSE,
+        decision=decision,
         wall_s=0.0,
     )
 

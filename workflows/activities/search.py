@@ -58,7 +58,7 @@ class AuthorActivities:
         with beating():
             reply = self._agents(ask.agent).propose(task, attempts, budget)
         proposals = () if isinstance(reply, Stop) else reply.proposals[: ask.attempts_left]
-        if budget.accounts and proposals:
+        if any(proposal.model is not None for proposal in proposals):
             spent = self._model_calls.balance(run_account(ask.run_id)).used
             message = f"{ask.agent} wrote {len(proposals)} kernels, models cost ${spent.usd:.2f} so far"
             self._ledger.add_progress(ask.run_id, Progress(stage=Stage.SEARCH, op=task.op, message=message))
