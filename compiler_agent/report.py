@@ -1,6 +1,7 @@
 """Tables that commands print on standard output."""
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from candidates.run import OpDecision, OpReport, RunReport, TuneReport
@@ -51,8 +52,9 @@ def print_run_report(report: RunReport, console: Console) -> None:
 def print_tune_report(report: TuneReport, console: Console) -> None:
     """Candidate, speedup with interval, share of floor; how the search ended and why; what it cost."""
     style = "bold green" if report.decision == "won" else "yellow"
+    reason = "" if report.reason == report.stop_reason else f" ({escape(report.reason)})"
     console.print(
-        f"{report.op}: [{style}]{report.decision}[/] after {report.tried} candidates ({report.reason})",
+        f"{escape(report.op)}: [{style}]{report.decision}[/] after {report.tried} candidates{reason}",
         highlight=False,
     )
     if report.candidate is not None:
@@ -81,7 +83,7 @@ def _print_spend(report: RunReport | TuneReport, console: Console) -> None:
 
 def _cells(op: OpReport) -> tuple[str, ...]:
     style = _STYLES.get(op.decision, "dim")
-    reason = f" ({op.reason})" if op.reason and op.decision is not OpDecision.SHIPPED else ""
+    reason = f" ({escape(op.reason)})" if op.reason and op.decision is not OpDecision.SHIPPED else ""
     return (
         op.op,
         op.level.value,
