@@ -2,11 +2,11 @@
 
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from candidates.benchmark.exclusive import building_slot
 from candidates.candidate import Candidate, LanguageName
-from candidates.language import KernelLanguage, SourceRefused
+from candidates.language import BuildRecipe, KernelLanguage, SourceRefused
 from candidates.task import KernelTask
 from candidates.verdict import Evidence, Reason, Rejected
 from kernel_sandbox.sandbox import Ending, Finished, Limits, Sandbox, SandboxError, SandboxUnavailable
@@ -37,8 +37,14 @@ class Builder:
             raise CompilerUnavailable(
                 f"no {candidate.language.value} on this machine: {sorted(self._languages)} are set up"
             )
+        language = self._languages[candidate.language]
+        return self.follow(lambda: language.build_recipe(task, candidate))
+
+    def follow(self, write_recipe: Callable[[], BuildRecipe]) -> bytes | Rejected:
+        """What a recipe's commands leave in the sandbox, or why they leave nothing. `write_recipe` may raise
+        SourceRefused; raises as `build` does."""
         try:
-            recipe = self._languages[candidate.language].build_recipe(task, candidate)
+            recipe = write_recipe()
         except SourceRefused as refusal:
             return _rejected(Reason.FORBIDDEN_BUILD_FLAG, Evidence(message=str(refusal)))
         with self._slots, building_slot(), self._sandbox.open(LIMITS) as session:

@@ -11,14 +11,17 @@ import typer
 from compiler_agent.commands import (
     bench,
     builds,
+    compiler_report,
     doctor,
     hot_ops,
     judge,
+    memory,
     models,
     problems,
     replay,
     run,
     task,
+    transcript,
     tune,
     worker,
 )
@@ -37,10 +40,13 @@ app.command("replay")(replay.replay)
 app.command("hot-ops")(hot_ops.hot_ops)
 task.app.command("import")(problems.import_problems)
 task.app.command("export")(problems.export_results)
+task.app.command("report")(compiler_report.report)
 app.add_typer(task.app, name="task")
 app.command("tune")(tune.tune)
 app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
+app.command("transcript")(transcript.transcript)
+app.add_typer(memory.app, name="memory")
 app.add_typer(builds.app, name="builds")
 app.add_typer(models.app, name="models")
 app.command("worker")(worker.worker)

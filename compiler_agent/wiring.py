@@ -13,12 +13,20 @@ from candidates.benchmark.exclusive import measuring_core
 from candidates.builder import Builder
 from candidates.candidate import LanguageName
 from candidates.ceilings import fingerprint_device
+from candidates.compiler_report import CompilerReporter
+from candidates.compiler_reports import CompilerReports
+from candidates.device_facts import device_facts
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.language import KernelLanguage
 from candidates.languages.cpp import CppLanguage
 from candidates.ledger.blobs import BlobStore
+from candidates.ledger.cards import Cards
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.past_winners import past_winners
+from candidates.task import KernelTask
+from compiler_agent.agents.llm.agent import LlmAgent
+from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
 from compiler_agent.device import known_ceilings
 from compiler_agent.models.endpoints import find_endpoint, read_endpoints
@@ -34,7 +42,10 @@ from workflows.activities.ship import DeviceShipActivities, ShipActivities
 from workflows.activities.survey import SurveyActivities, TrafficActivities
 from workflows.activities.tune import TuneActivities
 
-LANGUAGES: Mapping[LanguageName, KernelLanguage] = {LanguageName.CPP: CppLanguage()}
+_CPP = CppLanguage()
+LANGUAGES: Mapping[LanguageName, KernelLanguage] = {LanguageName.CPP: _CPP}
+REPORTERS: Mapping[LanguageName, CompilerReporter] = {LanguageName.CPP: _CPP}
+"""Languages whose compiler says what it made of a candidate."""
 
 QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device")
 """As a worker is told; `device` is the queue of this machine's device."""
@@ -48,15 +59,27 @@ class AgentKind:
 
 
 def _llm_agent(settings: Settings, ledger: Ledger, blobs: BlobStore) -> KernelAgent:
-    from compiler_agent.agents.llm.agent import LlmAgent  # type: ignore[import-not-found]
+    reports, cards = compiler_reports(), Cards(ledger)
 
-    @functools.cache
     def model(name: str) -> MeteredModel:
         endpoint = find_endpoint(read_endpoints(settings.home, os.environ), name)
         return open_model(endpoint, settings.home, os.environ, ledger, blobs)
 
-    agent: KernelAgent = LlmAgent(open_model=model, languages=LANGUAGES, store=blobs.put)
-    return agent
+    def facts(task: KernelTask) -> str:
+        device = ledger.device(task.device_id)
+        return "" if device is None else device_facts(device, ledger.ceilings(task.device_id, task.threads))
+
+    return LlmAgent(
+        Collaborators(
+            open_model=model,
+            languages=LANGUAGES,
+            store=blobs.put,
+            device_facts=facts,
+            compiler_report=lambda task, candidate: reports.report(task, candidate).as_text(),
+            past_winners=lambda task: past_winners(ledger, task),
+            memory=lambda task: tuple(card.as_text() for card in cards.search(task)),
+        )
+    )
 
 
 AGENTS: Mapping[str, AgentKind] = {
@@ -114,6 +137,11 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
             benchmark=benchmark,
         )
+
+
+def compiler_reports() -> CompilerReports:
+    """Compiles beside the builds of a run, and like them never beside a measurement."""
+    return CompilerReports(Builder(BubblewrapSandbox(), LANGUAGES, slots=os.cpu_count() or 1), REPORTERS)
 
 
 @contextmanager

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.compiler_report import CompilerReport
 from candidates.language import BuildRecipe, SourceRefused
 from candidates.languages.cpp_abi import (
     adapter_source,
@@ -15,6 +16,7 @@ from candidates.languages.cpp_abi import (
     exported_names,
     prepare_signatures,
 )
+from candidates.languages.cpp_report import REPORT, REPORT_FLAGS, SOURCE, read_report
 from candidates.task import InputRole, InputSpec, KernelTask, TensorSpec
 
 ARTIFACT = "kernel.so"
@@ -44,67 +46,53 @@ class CppLanguage:
 
     def build_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
         """Launch parameters become macros: `{"tile": 8}` is `-DLAUNCH_tile=8`, no name that a source has already."""
-        for entry in filter(None, (candidate.entry, candidate.prepare)):
-            if not _IDENTIFIER.fullmatch(entry) or entry.startswith("compiler_agent_"):
-                raise SourceRefused(
-                    f"{entry!r} cannot name an entry: use a C identifier without prefix compiler_agent_"
-                )
-        for flag in candidate.build_flags:
-            if not _HARMLESS_FLAGS.fullmatch(flag):
-                raise SourceRefused(f"build flag {flag!r} is not allowed; these are: {_HARMLESS_FLAGS.pattern}")
-        for name, value in candidate.launch_parameters.items():
-            if not _IDENTIFIER.fullmatch(name) or not _LAUNCH_VALUE.fullmatch(str(value)):
-                raise SourceRefused(f"launch parameter {name}={value} is not an identifier with a number or identifier")
-        macros = (f"-DLAUNCH_{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
-        flags = (*FLAGS, *candidate.build_flags, *macros, *_LINK_FLAGS, "-include", "entries.h")
-        exports = "; ".join(exported_names(candidate.entry, candidate.prepare))
+        flags = _flags(candidate)
         return BuildRecipe(
-            files={
-                "candidate.cpp": candidate.source.encode(),
-                "entries.h": declarations(task, candidate.entry, candidate.prepare).encode(),
-                "adapter.cpp": adapter_source(task, candidate.entry, candidate.prepare).encode(),
-                "exports.map": f"{{ global: {exports}; local: *; }};\n".encode(),
-            },
-            commands=(("g++", *flags, "-o", ARTIFACT, "candidate.cpp", "adapter.cpp"),),
+            files=_files(task, candidate),
+            commands=(("g++", *flags, "-o", ARTIFACT, SOURCE, "adapter.cpp"),),
             artifact=ARTIFACT,
         )
 
-    def parse(self, path: Path) -> Candidate:
-        """A .cpp file; its leading comment lines may say, each at most once and all optional:
+    def parse_source(self, text: str, name: str) -> Candidate:
+        """C++ text; its leading comment lines may say, each at most once and all optional:
 
         // entry: kernel            the function to call (default `kernel`)
         // prepare: pack            the function that repacks parameters (default none)
         // launch: tile=8 rows=4    macros LAUNCH_tile and LAUNCH_rows for the compiler
         // flags: -funroll-loops    flags added to the recipe
         """
-        try:
-            source = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
         header: dict[str, str] = {}
-        for number, line in enumerate(source.splitlines(), start=1):
+        for number, line in enumerate(text.splitlines(), start=1):
             if not line.startswith("//"):
                 break
             if found := _HEADER_LINE.fullmatch(line):
                 key, value = found.groups()
                 if key in header:
-                    raise ValueError(f"{path}:{number}: a second `{key}:` line")
+                    raise ValueError(f"{name}:{number}: a second `{key}:` line")
                 if not value:
-                    raise ValueError(f"{path}:{number}: `{key}:` says nothing")
+                    raise ValueError(f"{name}:{number}: `{key}:` says nothing")
                 header[key] = value
                 if key == "launch" and not all(re.fullmatch(r"\w+=\S+", item) for item in value.split()):
-                    raise ValueError(f"{path}:{number}: launch parameters are written name=value")
-        if not source.strip():
-            raise ValueError(f"{path}:1: the file is empty")
+                    raise ValueError(f"{name}:{number}: launch parameters are written name=value")
+        if not text.strip():
+            raise ValueError(f"{name}:1: the file is empty")
         launch = dict(item.split("=", 1) for item in header.get("launch", "").split())
         return Candidate(
             language=LanguageName.CPP,
-            source=source,
+            source=text,
             entry=header.get("entry", "kernel"),
             prepare=header.get("prepare"),
-            launch_parameters={name: _number_or_text(value) for name, value in launch.items()},
+            launch_parameters={key: _number_or_text(value) for key, value in launch.items()},
             build_flags=tuple(header.get("flags", "").split()),
         )
+
+    def parse(self, path: Path) -> Candidate:
+        """A .cpp file with the text that `parse_source` reads."""
+        try:
+            source = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+        return self.parse_source(source, str(path))
 
     def brief(self, task: KernelTask) -> str:
         weights = "\n".join(
@@ -122,6 +110,48 @@ class CppLanguage:
             flags=" ".join(FLAGS),
             weights=weights,
         )
+
+    def report_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
+        """Builds as `build_recipe` does, by way of the assembly; leaves the vectoriser's remarks, and the assembly."""
+        flags = _flags(candidate)
+        return BuildRecipe(
+            files=_files(task, candidate),
+            commands=(
+                ("g++", *flags, *REPORT_FLAGS, "-o", "candidate.s", SOURCE),
+                # What does not link does not build.
+                ("g++", *flags, "-o", ARTIFACT, "candidate.s", "adapter.cpp"),
+                ("sh", "-c", f"cat candidate.s >> {REPORT}"),
+            ),
+            artifact=REPORT,
+        )
+
+    def read_report(self, candidate: Candidate, report: str) -> CompilerReport:
+        return read_report(candidate.source, report)
+
+
+def _flags(candidate: Candidate) -> tuple[str, ...]:
+    """All that the compiler is told, but what to compile into what. Raises SourceRefused."""
+    for entry in filter(None, (candidate.entry, candidate.prepare)):
+        if not _IDENTIFIER.fullmatch(entry) or entry.startswith("compiler_agent_"):
+            raise SourceRefused(f"{entry!r} cannot name an entry: use a C identifier without prefix compiler_agent_")
+    for flag in candidate.build_flags:
+        if not _HARMLESS_FLAGS.fullmatch(flag):
+            raise SourceRefused(f"build flag {flag!r} is not allowed; these are: {_HARMLESS_FLAGS.pattern}")
+    for name, value in candidate.launch_parameters.items():
+        if not _IDENTIFIER.fullmatch(name) or not _LAUNCH_VALUE.fullmatch(str(value)):
+            raise SourceRefused(f"launch parameter {name}={value} is not an identifier with a number or identifier")
+    macros = (f"-DLAUNCH_{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
+    return (*FLAGS, *candidate.build_flags, *macros, *_LINK_FLAGS, "-include", "entries.h")
+
+
+def _files(task: KernelTask, candidate: Candidate) -> dict[str, bytes]:
+    exports = "; ".join(exported_names(candidate.entry, candidate.prepare))
+    return {
+        SOURCE: candidate.source.encode(),
+        "entries.h": declarations(task, candidate.entry, candidate.prepare).encode(),
+        "adapter.cpp": adapter_source(task, candidate.entry, candidate.prepare).encode(),
+        "exports.map": f"{{ global: {exports}; local: *; }};\n".encode(),
+    }
 
 
 def _describe_tensor(spec: TensorSpec) -> str:

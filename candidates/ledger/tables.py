@@ -143,6 +143,16 @@ class ApprovalRow(Fact):
     build_id: Mapped[str] = mapped_column(String(64), index=True)
 
 
+class MemoryCardRow(Fact):
+    """What a change to a kernel did to its speed, as a run measured it."""
+
+    __tablename__ = "memory_cards"
+    card_id: Mapped[str] = mapped_column(String(64), unique=True)
+    functions: Mapped[str] = mapped_column(String(16), index=True)
+    """Digest of the op class."""
+    device_id: Mapped[str] = mapped_column(String(96))
+
+
 class ModelCallRow(Fact):
     """A call to a language model, reserved before it is sent; a call whose answer was lost is tried again."""
 

@@ -16,6 +16,7 @@ from compiler_agent.commands.options import JsonOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
+from compiler_agent.printable import printable
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import LANGUAGES, open_workbench
 
@@ -101,9 +102,10 @@ def print_verdict(verdict: Verdict) -> None:
             evidence, worst = verdict.evidence, verdict.evidence.worst
             result_console.print(
                 f"[bold red]rejected[/]: {verdict.reason.value} on {verdict.workload or 'no workload'} "
-                f"(seed {verdict.seed})\n{evidence.message}",
+                f"(seed {verdict.seed})",
                 highlight=False,
             )
+            result_console.print(printable(evidence.message), highlight=False, markup=False)
             if worst is not None:
                 result_console.print(
                     f"{worst.output}{list(worst.index)}: expected {worst.expected}, got {worst.got}, "
@@ -112,6 +114,6 @@ def print_verdict(verdict: Verdict) -> None:
                     markup=False,
                 )
             if evidence.log_tail:
-                result_console.print(evidence.log_tail, highlight=False, markup=False)
+                result_console.print(printable(evidence.log_tail), highlight=False, markup=False)
         case NeedsDevice():
             result_console.print(f"needs a device: {verdict.target}", highlight=False)

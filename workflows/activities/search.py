@@ -13,10 +13,12 @@ from candidates.candidate import Candidate, Proposal
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.ledger.blobs import BlobStore
+from candidates.ledger.cards import Cards
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
 from candidates.measurement import Decision, Measurement
 from candidates.measurement import Stage as MeasurementStage
+from candidates.memory import lessons
 from candidates.promotion import decide_promotion
 from candidates.run import Progress, SearchEnd, Stage
 from candidates.spending import op_account, run_account
@@ -149,6 +151,7 @@ class DeviceSearchActivities:
         attempts = self._ledger.attempts(settle.run_id, task.id)
         with beating():
             end = self._settle(settle, task, attempts)
+        Cards(self._ledger).put(lessons(task, attempts))
         self._ledger.put_search_end(settle.run_id, end)
         self._ledger.add_progress(
             settle.run_id,
