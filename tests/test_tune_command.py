@@ -1,5 +1,6 @@
-"""`compiler-agent tune` with the search agent on a real task: interrupted, then gone on with by the same command."""
+"""`compiler-agent tune` on a real task: interrupted and gone on with by the same command; with a language model."""
 
+import itertools
 import json
 import os
 import signal
@@ -13,6 +14,8 @@ import pytest
 from judge_tasks import RMSNORM
 
 from candidates.ledger.ledger import Ledger
+from tests.model_server.behaviour import Say
+from tests.model_server.server import KEY, MODEL, ModelServer
 
 COMMAND = (
     *(sys.executable, "-m", "compiler_agent", "tune", RMSNORM.id[:12], "--json"),
@@ -73,3 +76,40 @@ def test_an_interrupted_tune_goes_on_by_the_same_command(home, environment, inte
     assert report["stop_reason"]
     assert report["spend_usd"] == 0.0
     assert [entry.run_id for entry in Ledger(f"sqlite:///{home / 'ledger.sqlite'}").runs()] == [report["run_id"]]
+
+
+HONEST = (Path(__file__).parent / "attacks" / "honest" / "rmsnorm_two_pass.cpp").read_text()
+
+
+@pytest.mark.slow
+def test_a_model_writes_kernels_within_its_budget(tmp_path, environment):
+    """The llm agent, its calls over HTTP, builder, judge and benchmark: all as they are."""
+    numbers = itertools.count()
+    server = ModelServer()
+    server.default = lambda body: Say(
+        text=f"Change: plain loops\n\n```cpp\n{HONEST}\n// version {next(numbers)}\n```\n", output_tokens=500
+    )
+    (tmp_path / "models.toml").write_text(
+        f'[claude]\napi = "anthropic-messages"\nmodel = "{MODEL}"\nbase_url = "{server.url}"\nkey_env = "MY_KEY"\n'
+        "usd_per_million_tokens = { input = 3.0, output = 15.0 }\n"
+    )
+    Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}").put_task(RMSNORM)
+    options = ("--agent", "search", "--agent", "llm", "--budget-usd", "1.5", "--attempts", "6")
+    finished = subprocess.run(
+        [*COMMAND[:6], *options],
+        capture_output=True,
+        timeout=PATIENCE_S,
+        env=environment | {"COMPILER_AGENT_HOME": str(tmp_path), "MY_KEY": KEY},
+        check=False,
+    )
+    server.close()
+    report = json.loads(finished.stdout)
+    assert finished.returncode == (0 if report["decision"] == "won" else 1), finished.stderr.decode()
+    attempts = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}").attempts(report["run_id"], RMSNORM.id)
+    written = [attempt for attempt in attempts if attempt.proposal.agent == "llm"]
+    assert {attempt.proposal.model for attempt in written} == {"claude"}
+    assert {attempt.verdict.outcome for attempt in written} == {"accepted"}
+    assert server.usd(input=3.0, cache_read=3.0, cache_write=3.0, output=15.0) <= report["spend_usd"] + 1e-6
+    assert 0 < report["spend_usd"] <= 1.5
+    assert KEY not in finished.stdout.decode() + finished.stderr.decode()
+    assert "llm: " in report["stop_reason"]
