@@ -1,7 +1,7 @@
 """Searches that pay, around a scripted model server; also a worker of its own: `python -m tests.workflows.paid_search`.
 
-The activities, workflows, ledger and metered calls are the real ones. What is slow is replaced: the agent asks plainly,
-and builder, judge, sanitizers and benchmark decide by the digest of a kernel's source.
+The llm agent, activities, workflows, ledger and metered calls are the real ones. What is slow is replaced: builder,
+judge, sanitizers and benchmark decide by the digest of a kernel's source.
 """
 
 import asyncio
@@ -10,11 +10,9 @@ import functools
 import hashlib
 import json
 import os
-import re
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -24,18 +22,20 @@ from temporalio.api.workflowservice.v1 import RegisterNamespaceRequest
 from temporalio.client import Client
 
 from candidates.agent import Attempt, Budget, KernelAgent, Proposals, Stop
-from candidates.candidate import Candidate, LanguageName, Proposal
+from candidates.candidate import Candidate, LanguageName
+from candidates.languages.cpp import CppLanguage
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Baseline, Decision, Measurement, Stage, WorkloadMeasurement
 from candidates.run import TuneRequest
-from candidates.spending import BudgetStop, ModelBudget
+from candidates.spending import ModelBudget
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, Reason, Rejected
-from compiler_agent.models.completion import ModelUnavailable, Reply
+from compiler_agent.agents.llm.agent import LlmAgent
+from compiler_agent.agents.llm.collaborators import Collaborators, Options
 from compiler_agent.models.metered import MeteredModel
 from compiler_agent.worker import QueueService, connect, serve
-from tests.compiler_agent.models.spender import ask, open_spender
+from tests.compiler_agent.models.spender import open_spender
 from tests.model_server.behaviour import Say
 from workflows import queues
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
@@ -44,7 +44,7 @@ from workflows.payloads import SearchInput
 
 RUN = "run"
 SAMPLES = 3
-ROUNDS = 3
+ATTEMPTS = 9
 
 
 def task_named(name: str) -> KernelTask:
@@ -66,48 +66,9 @@ def task_named(name: str) -> KernelTask:
 def write_reply(body: dict[str, Any], output_tokens: int | None = None) -> Say:
     """The same messages, the same kernel."""
     number = int(hashlib.sha256(json.dumps(body["messages"]).encode()).hexdigest()[:8], 16)
-    text = f'This one is fast.\n```cpp\nextern "C" void kernel() {{ /* {number} */ }}\n```\n'
+    kernel = f'extern "C" void kernel() {{ const int which = {number}; (void)which; }}'
+    text = f"Change: faster\n\n```cpp\n{kernel}\n```\n"
     return Say(text=text, output_tokens=output_tokens or 300 + number % 500)
-
-
-class AskingAgent:
-    """Asks for SAMPLES kernels at once, ROUNDS times, and tells the model what came of those before."""
-
-    name = "llm"
-
-    def __init__(self, open_model: Callable[[str], MeteredModel]) -> None:
-        self._open_model = open_model
-
-    def propose(self, task: KernelTask, attempts: tuple[Attempt, ...], budget: Budget) -> Proposals | Stop:
-        own = [attempt for attempt in attempts if attempt.proposal.agent == self.name]
-        if len(own) >= ROUNDS * SAMPLES:
-            return Stop(reason="no_progress", message=f"{len(own)} kernels are enough")
-        (endpoint,) = budget.models
-        model = self._open_model(endpoint)
-        history = ", ".join(f"{each.proposal.candidate.id[:8]} {each.verdict.outcome}" for each in own)
-
-        def sample(number: int) -> str | BudgetStop | None:
-            request = ask(f"{task.op}, tried [{history}], sample {number}")
-            answer = model.complete(f"{budget.round_id}/sample-{number}", request, budget.accounts)
-            if isinstance(answer, BudgetStop):
-                return answer
-            outcome = answer.completion.outcome
-            found = re.search(r"```cpp\n(.*?)```", outcome.text, re.DOTALL) if isinstance(outcome, Reply) else None
-            return found.group(1) if found else None
-
-        try:
-            with ThreadPoolExecutor(SAMPLES) as pool:
-                replies = list(pool.map(sample, range(SAMPLES)))
-        except ModelUnavailable as error:
-            return Stop(reason="model_unavailable", message=str(error))
-        sources = dict.fromkeys(reply for reply in replies if isinstance(reply, str))
-        if not sources:
-            stops = [reply for reply in replies if isinstance(reply, BudgetStop)]
-            return Stop(reason="budget", message=str(stops[0])) if stops else Stop(reason="no_kernel", message="none")
-        candidates = [Candidate(language=LanguageName.CPP, source=source) for source in sources]
-        return Proposals(
-            proposals=tuple(Proposal(candidate=each, agent=self.name, model=endpoint) for each in candidates)
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,8 +176,20 @@ def services(place: Place) -> list[QueueService]:
     def open_model(name: str) -> MeteredModel:
         return open_spender(place.server_url, place.ledger_url, Path(place.home), die=place.die)
 
+    agent = LlmAgent(
+        Collaborators(
+            open_model=open_model,
+            languages={LanguageName.CPP: CppLanguage()},
+            store=blobs.put,
+            device_facts=lambda task: "",
+            compiler_report=lambda task, candidate: "",
+            past_winners=lambda task: (),
+            memory=lambda task: (),
+        ),
+        Options(samples=SAMPLES),
+    )
     bench = Bench(place)
-    author = AuthorActivities(ledger, blobs, {"llm": DyingAgent(AskingAgent(open_model), place)}.__getitem__)
+    author = AuthorActivities(ledger, blobs, {"llm": DyingAgent(agent, place)}.__getitem__)
     build = BuildActivities(ledger, blobs, bench, parallel=2)
     device = DeviceSearchActivities(ledger, blobs, bench, bench, lambda threads: bench)
     return [
@@ -244,7 +217,7 @@ def begin_search(place: Place, task: KernelTask, models: ModelBudget) -> SearchI
         agents=("llm",),
         models=models,
         seconds=1e6,
-        attempts=100,
+        attempts=ATTEMPTS,
     )
 
 

@@ -143,6 +143,10 @@ def searched(server_address, tmp_path_factory) -> dict[str, Searched]:
     return asyncio.run(search_all())
 
 
+def _call_ids(one: Searched) -> set[str]:
+    return {each.call.call_id for each in one.calls.calls("")}
+
+
 def _bill(usage) -> tuple[int, ...]:
     return (usage.input_tokens, usage.cache_read_tokens, usage.cache_write_tokens, usage.output_tokens)
 
@@ -154,10 +158,10 @@ def _tokens(usage: Usage) -> int:
 def test_an_undisturbed_search_costs_what_the_server_billed(searched):
     one = searched[UNDISTURBED]
     assert one.report.decision == "won"
-    assert one.report.stop_reason == "no_progress: 9 kernels are enough"
+    assert one.report.stop_reason.startswith("no_progress: 3 rounds of double gained less")
     assert one.report.spend_usd == pytest.approx(one.server.usd(**PRICES), abs=1e-8)
     assert one.report.spend_tokens == sum(_tokens(bill) for bill in one.server.billed)
-    assert len(one.server.billed) == len(one.calls.calls("")) == 9
+    assert len(one.server.billed) == len(one.calls.calls("")) > SAMPLES
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
@@ -167,7 +171,8 @@ def test_no_paid_call_repeated_after_kill(searched, moment):
     answered = _answered(one.calls)
     lost = [each for each in recorded if each not in answered]
     # Each call is answered once, and one that was answered before the death is not made again.
-    assert len({each.call.call_id for each in answered}) == len(answered) == 9
+    assert len({each.call.call_id for each in answered}) == len(answered)
+    assert _call_ids(one) == _call_ids(searched[UNDISTURBED])
     for before in one.answered_before_death:
         assert one.calls.tries(before.call.call_id)[-1] == before
     if moment in ("after_propose", "build", "evaluate", "settle"):
@@ -238,7 +243,7 @@ def test_same_script_same_ledger(server_address, tmp_path):
         server.default = write_reply
         place = _place(server_address, server, home)
         client = await open_namespace(server_address, place.namespace)
-        search = begin_search(place, task_named("double"), MODELS.model_copy(update={"op": Caps(calls=SAMPLES * 2)}))
+        search = begin_search(place, task_named("double"), MODELS.model_copy(update={"op": Caps(calls=SAMPLES)}))
         async with serving(client, place):
             await client.execute_workflow(TuneTask.run, search, id=RUN, task_queue=queues.CONTROL)
         server.close()
@@ -256,11 +261,9 @@ def test_same_script_same_ledger(server_address, tmp_path):
 
     first, second = asyncio.run(replay_twice())
     assert first.facts() == second.facts()
-    assert len(first.facts()) == SAMPLES * 2
+    assert len(first.facts()) == SAMPLES
     assert first.ledger.search_ends(RUN) == second.ledger.search_ends(RUN)
-    assert "has used 6 of 6 calls" in first.report.stop_reason
-    assert {each.call.call_id for each in first.calls.calls("")} == {
-        each.call.call_id for each in second.calls.calls("")
-    }
+    assert f"has used {SAMPLES} of {SAMPLES} calls" in first.report.stop_reason
+    assert _call_ids(first) == _call_ids(second)
     sent = [sorted(str(request["messages"]) for request in one.server.requests) for one in (first, second)]
     assert sent[0] == sent[1]
