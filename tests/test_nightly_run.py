@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from candidates.ledger.ledger import Ledger
+
 COMMAND = (
     *(sys.executable, "-m", "compiler_agent", "run", "--json"),
     *("--limit", "120", "--hot-ops", "3", "--search-seconds", "45", "--attempts", "6"),
@@ -20,16 +22,15 @@ PATIENCE_S = 900
 
 
 def _rows(home: Path, table: str) -> list[tuple[object, ...]]:
-    ledger = home / "ledger.sqlite"
-    if not ledger.exists():
-        return []
-    with sqlite3.connect(ledger) as connection:
+    with sqlite3.connect(home / "ledger.sqlite") as connection:
         return connection.execute(f"select run_id, task_id, candidate_id, recorded_at from {table}").fetchall()
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("home")
+    home: Path = tmp_path_factory.mktemp("home")
+    Ledger(f"sqlite:///{home / 'ledger.sqlite'}")  # so that its tables are there when the tests look into them
+    return home
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +43,7 @@ def interrupted(home: Path, environment: dict[str, str]) -> list[tuple[object, .
     """The attempts that were recorded when Ctrl-C came."""
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
         deadline = time.monotonic() + PATIENCE_S
-        while len(_rows(home, "attempts") if (home / "ledger.sqlite").exists() else []) < 2:
+        while len(_rows(home, "attempts")) < 2:
             assert process.poll() is None, process.stderr.read().decode() if process.stderr else ""
             assert time.monotonic() < deadline
             time.sleep(0.5)
