@@ -72,6 +72,18 @@ class ModelBudget(Record):
     """Of the account that the whole run shares."""
     op: Caps = Caps()
     """Of each op's own account."""
+    device_usd_per_hour: float | None = Field(ge=0, default=None)
+    """What the device costs that the traffic keeps busy. With it, no op may cost more than it can save."""
+    payback_days: float = Field(gt=0, default=7.0)
+    """In so many days of that traffic."""
+
+    def for_op(self, recoverable_share: float) -> "ModelBudget":
+        """The budget of an op where a perfect kernel would give back this share of device time."""
+        if self.device_usd_per_hour is None:
+            return self
+        worth_usd = self.device_usd_per_hour * 24 * self.payback_days * recoverable_share
+        usd = worth_usd if self.op.usd is None else min(self.op.usd, worth_usd)
+        return self.model_copy(update={"op": self.op.model_copy(update={"usd": usd})})
 
 
 def run_account(run_id: str) -> str:

@@ -11,7 +11,6 @@ from pydantic import Field, SerializerFunctionWrapHandler, field_validator, mode
 
 from candidates.record import Record, digest_of
 
-
 Identifier = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
 """Names of tensors and axes stand in sources and prompts as they are."""
 

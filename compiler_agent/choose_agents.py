@@ -31,6 +31,8 @@ def choose_agents(
     usd_per_op: float | None = None,
     tokens: int | None = None,
     calls: int | None = None,
+    device_usd_per_hour: float | None = None,
+    payback_days: float = 7.0,
 ) -> ChosenAgents:
     """Agents in their order, `search` where none is named; endpoints by name, the only one where none is named.
 
@@ -46,11 +48,16 @@ def choose_agents(
             raise UserFault(f"no agent {name}: there are {', '.join(AGENTS)}")
     run, op = _caps(usd, tokens, calls), _caps(usd if usd_per_op is None else usd_per_op, tokens, calls)
     if not any(AGENTS[name].asks_models for name in names):
-        if endpoints or op != Caps():
-            raise UserFault("--model-name and --budget-... are for agents that ask models: add --agent llm")
+        if endpoints or op != Caps() or device_usd_per_hour is not None:
+            raise UserFault(
+                "--model-name, --budget-... and --device-usd-per-hour are for agents that ask models: add --agent llm"
+            )
         return ChosenAgents(agents=names, models=ModelBudget())
     found = tuple(_usable_endpoint(settings, name, run) for name in endpoints or (None,))
-    return ChosenAgents(agents=names, models=ModelBudget(endpoints=found, run=run, op=op))
+    models = ModelBudget(
+        endpoints=found, run=run, op=op, device_usd_per_hour=device_usd_per_hour, payback_days=payback_days
+    )
+    return ChosenAgents(agents=names, models=models)
 
 
 def _caps(usd: float | None, tokens: int | None, calls: int | None) -> Caps:

@@ -29,3 +29,12 @@ BudgetUsdOption = Annotated[float | None, typer.Option(min=0.0, help="Dollars th
 BudgetUsdPerOpOption = Annotated[float | None, typer.Option(min=0.0, help="Dollars that models may cost, an op.")]
 BudgetTokensOption = Annotated[int | None, typer.Option(min=0, help="Tokens that models may read and write.")]
 BudgetCallsOption = Annotated[int | None, typer.Option(min=0, help="Calls that may be made to models.")]
+DeviceUsdPerHourOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        help="What the device costs that this traffic keeps busy. With it, models may cost no more at an op than a "
+        "perfect kernel for it would save in --payback-days.",
+    ),
+]
+PaybackDaysOption = Annotated[float, typer.Option(min=0.1, help="See --device-usd-per-hour.")]

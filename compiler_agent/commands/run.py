@@ -14,11 +14,13 @@ from compiler_agent.commands.options import (
     BudgetTokensOption,
     BudgetUsdOption,
     BudgetUsdPerOpOption,
+    DeviceUsdPerHourOption,
     EngineOption,
     JsonOption,
     LimitOption,
     ModelNameOption,
     ModelOption,
+    PaybackDaysOption,
     TraceFormatOption,
     UtilisationOption,
     WorkloadClassOption,
@@ -50,6 +52,8 @@ def run(
     budget_usd_per_op: BudgetUsdPerOpOption = None,
     budget_tokens: BudgetTokensOption = None,
     budget_calls: BudgetCallsOption = None,
+    device_usd_per_hour: DeviceUsdPerHourOption = None,
+    payback_days: PaybackDaysOption = 7.0,
     end_to_end_seconds: Annotated[float, typer.Option(min=1.0, help="Time for the end-to-end gate.")] = 75.0,
     compile_seconds: Annotated[
         float, typer.Option(min=0.0, help="Patience with torch.compile of the whole model; 0 leaves it out.")
@@ -76,6 +80,8 @@ def run(
         usd_per_op=budget_usd_per_op,
         tokens=budget_tokens,
         calls=budget_calls,
+        device_usd_per_hour=device_usd_per_hour,
+        payback_days=payback_days,
     )
     paths = tuple(path.absolute() for path in trace or [SAMPLE_TRACE])
     read = read_trace(paths, trace_format, workload_class)

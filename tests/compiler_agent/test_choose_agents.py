@@ -79,6 +79,7 @@ def test_an_op_may_be_given_less(configured):
         (("oracle",), (), {}, "no agent oracle: there are search, llm"),
         (("search",), ("priced",), {}, "add --agent llm"),
         ((), (), {"usd": 5.0}, "add --agent llm"),
+        ((), (), {"device_usd_per_hour": 2.0}, "add --agent llm"),
     ],
 )
 def test_what_cannot_work_is_refused(configured, agents, endpoints, budget, words):
@@ -105,3 +106,15 @@ def test_llm_without_a_bound_is_refused_before_a_run_is_recorded(configured, cap
 def test_tune_of_an_unknown_task_is_refused(settings, capsys):
     assert run_command(("tune", "zz")) == 2
     assert "compiler-agent task list" in " ".join(capsys.readouterr().err.split())
+
+
+def test_no_op_may_cost_more_than_it_can_save():
+    """A device of 2 $ an hour, 10 % of whose time could be given back, for 5 days: 24 $."""
+    run, op = Caps(usd=100.0), Caps(usd=50.0, calls=9)
+    models = ModelBudget(endpoints=("priced",), run=run, op=op, device_usd_per_hour=2.0, payback_days=5.0)
+    assert models.for_op(0.1).op.usd == pytest.approx(24.0)
+    assert models.for_op(0.1).op.calls == 9
+    assert models.for_op(0.1).run == run
+    assert models.for_op(0.9).op.usd == 50.0
+    assert models.model_copy(update={"op": Caps(calls=9)}).for_op(0.1).op.usd == pytest.approx(24.0)
+    assert models.model_copy(update={"device_usd_per_hour": None}).for_op(0.1).op == op

@@ -46,14 +46,17 @@ class AuthorActivities:
     def propose(self, ask: ProposeInput) -> Generation:
         started = time.monotonic()
         task = self._ledger.task(ask.task_id)
+        attempts = self._ledger.attempts(ask.run_id, ask.task_id)
+        # With what came before it: a workflow that was begun again counts its rounds anew, and must not be given the
+        # answers to other questions.
+        round_name = f"round-{ask.round_number}-after-{len(attempts)}"
         budget = Budget(
             seconds=ask.seconds_left,
             attempts=ask.attempts_left,
-            round_id=f"{op_account(ask.run_id, ask.task_id)}/{ask.agent}/round-{ask.round_number}",
+            round_id=f"{op_account(ask.run_id, ask.task_id)}/{ask.agent}/{round_name}",
             models=ask.models.endpoints,
             accounts=self._open_accounts(ask),
         )
-        attempts = self._ledger.attempts(ask.run_id, ask.task_id)
         if ask.round_number == 0:
             message = f"{ask.agent} writes its first kernels"
             self._ledger.add_progress(ask.run_id, Progress(stage=Stage.SEARCH, op=task.op, message=message))
