@@ -60,11 +60,16 @@ class LlmAgent:
         if not budget.round_id or not budget.accounts:
             raise ValueError(f"the llm agent needs a round's name and accounts to pay from, not {budget}")
         shows_winners = any(isinstance(order, Draft) for order in planned)
+        tried = {attempt.proposal.candidate.id for attempt in attempts}
         context = Context(
             task=task,
             history=history,
             device_facts=self._collaborators.device_facts(task),
-            winners=self._collaborators.past_winners(task) if shows_winners else (),
+            winners=tuple(
+                winner
+                for winner in (self._collaborators.past_winners(task) if shows_winners else ())
+                if winner.proposal.candidate.id not in tried
+            ),
             lessons=self._collaborators.memory(task),
         )
         chosen = choose_models(budget.models, history, len(planned))

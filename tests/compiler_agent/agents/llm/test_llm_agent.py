@@ -333,6 +333,10 @@ def test_first_kernels_are_drafted_with_past_winners_and_lessons_in_view() -> No
     assert "of another op" in text
     assert "| align loads" in text
     assert {each.parents for each in first} == {()}
+    tried = measured(winner.proposal.model_copy(update={"agent": "search"}), 3.0)
+    again = numbered()
+    llm(again, winners=(winner,)).propose(TASK, (tried,), budget())
+    assert "a kernel that won" not in again.requests["round-0/sample-0"].messages[0].text
 
 
 def test_options_are_followed() -> None:
