@@ -1,5 +1,6 @@
 """KernelAgent: whoever writes candidates, seen from the loop that judges them."""
 
+from collections.abc import Iterable
 from typing import Literal, Protocol
 
 from pydantic import Field
@@ -8,7 +9,7 @@ from candidates.candidate import Proposal
 from candidates.measurement import Measurement
 from candidates.record import Record
 from candidates.task import KernelTask
-from candidates.verdict import Verdict
+from candidates.verdict import Accepted, Verdict
 
 
 class Attempt(Record):
@@ -17,6 +18,13 @@ class Attempt(Record):
     proposal: Proposal
     verdict: Verdict
     measurement: Measurement | None = None
+
+    @property
+    def speedup(self) -> float | None:
+        """Traffic-weighted, as screened; None for what was not accepted."""
+        if not isinstance(self.verdict, Accepted) or self.measurement is None:
+            return None
+        return self.measurement.traffic_weighted_speedup
 
 
 class Budget(Record):
@@ -46,6 +54,16 @@ class Stop(Record):
     ]
     """`no_kernel`: the models' replies hold none, however often they are asked."""
     message: str
+
+
+FLOOR_SHARE_TO_STOP = 0.95
+"""What is left above the floor from here on is not worth an attempt."""
+
+
+def fastest_first(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """Those that were measured; of equal ones the earlier first."""
+    measured = [attempt for attempt in attempts if attempt.speedup is not None]
+    return sorted(measured, key=lambda attempt: -(attempt.speedup or 0.0))
 
 
 class KernelAgent(Protocol):

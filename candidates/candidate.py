@@ -42,6 +42,8 @@ class Proposal(Record):
     """Ids of the candidates that it was made from."""
     note: str = ""
     """What changed and why, in the agent's words."""
+    round_id: str = ""
+    """The call of `propose` that it came from, by `Budget.round_id`."""
     transcript: str | None = None
-    """Digest of the agent's dialogue in the blob store."""
+    """Digest of the agent's dialogue, a `Transcript`, in the blob store."""
     cost_usd: float = Field(ge=0, default=0.0)

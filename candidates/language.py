@@ -33,6 +33,10 @@ class KernelLanguage(Protocol):
         """Raises SourceRefused for flags or entries that are not allowed."""
         ...
 
+    def parse_source(self, text: str, name: str) -> Candidate:
+        """A candidate's text: the source with a short header. Raises ValueError with `name` and line."""
+        ...
+
     def parse(self, path: Path) -> Candidate:
-        """A candidate file written by hand: the source with a short header. Raises ValueError with file and line."""
+        """A file with such a text. Raises ValueError with file and line, also for one that is not UTF-8."""
         ...

@@ -70,3 +70,12 @@ class Measurement(Record):
     def heaviest(self, calls_per_hour: Mapping[str, float]) -> WorkloadMeasurement:
         """The workload in which traffic spends most time, with the candidate."""
         return max(self.workloads, key=lambda w: (calls_per_hour.get(w.workload, 0.0) * w.candidate_us, w.workload))
+
+    def share_of_floor(self, calls_per_hour: Mapping[str, float]) -> float:
+        """Floor time over kernel time, both summed over `workloads` with their calls per hour."""
+        kernel_us = floor_us = 0.0
+        for workload in self.workloads:
+            weighted_us = calls_per_hour.get(workload.workload, 0.0) * workload.kernel_only_us
+            kernel_us += weighted_us
+            floor_us += weighted_us * workload.share_of_floor
+        return floor_us / kernel_us if kernel_us else 0.0

@@ -194,6 +194,11 @@ class KernelTask(Record):
     def hidden_workloads(self) -> tuple[Workload, ...]:
         return tuple(workload for workload in self.workloads if workload.is_hidden)
 
+    @property
+    def public_calls_per_hour(self) -> dict[str, float]:
+        """By name of the public workload."""
+        return {workload.name: workload.calls_per_hour for workload in self.public_workloads}
+
     def inputs_of(self, role: InputRole) -> tuple[InputSpec, ...]:
         return tuple(spec for spec in self.inputs if spec.role is role)
 

@@ -53,42 +53,46 @@ class CppLanguage:
             artifact=ARTIFACT,
         )
 
-    def parse(self, path: Path) -> Candidate:
-        """A .cpp file; its leading comment lines may say, each at most once and all optional:
+    def parse_source(self, text: str, name: str) -> Candidate:
+        """C++ text; its leading comment lines may say, each at most once and all optional:
 
         // entry: kernel            the function to call (default `kernel`)
         // prepare: pack            the function that repacks parameters (default none)
         // launch: tile=8 rows=4    macros LAUNCH_tile and LAUNCH_rows for the compiler
         // flags: -funroll-loops    flags added to the recipe
         """
-        try:
-            source = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
         header: dict[str, str] = {}
-        for number, line in enumerate(source.splitlines(), start=1):
+        for number, line in enumerate(text.splitlines(), start=1):
             if not line.startswith("//"):
                 break
             if found := _HEADER_LINE.fullmatch(line):
                 key, value = found.groups()
                 if key in header:
-                    raise ValueError(f"{path}:{number}: a second `{key}:` line")
+                    raise ValueError(f"{name}:{number}: a second `{key}:` line")
                 if not value:
-                    raise ValueError(f"{path}:{number}: `{key}:` says nothing")
+                    raise ValueError(f"{name}:{number}: `{key}:` says nothing")
                 header[key] = value
                 if key == "launch" and not all(re.fullmatch(r"\w+=\S+", item) for item in value.split()):
-                    raise ValueError(f"{path}:{number}: launch parameters are written name=value")
-        if not source.strip():
-            raise ValueError(f"{path}:1: the file is empty")
+                    raise ValueError(f"{name}:{number}: launch parameters are written name=value")
+        if not text.strip():
+            raise ValueError(f"{name}:1: the file is empty")
         launch = dict(item.split("=", 1) for item in header.get("launch", "").split())
         return Candidate(
             language=LanguageName.CPP,
-            source=source,
+            source=text,
             entry=header.get("entry", "kernel"),
             prepare=header.get("prepare"),
-            launch_parameters={name: _number_or_text(value) for name, value in launch.items()},
+            launch_parameters={key: _number_or_text(value) for key, value in launch.items()},
             build_flags=tuple(header.get("flags", "").split()),
         )
+
+    def parse(self, path: Path) -> Candidate:
+        """A .cpp file with the text that `parse_source` reads."""
+        try:
+            source = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
+        return self.parse_source(source, str(path))
 
     def brief(self, task: KernelTask) -> str:
         weights = "\n".join(

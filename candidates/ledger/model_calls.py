@@ -34,10 +34,11 @@ class Begun(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """The call was answered before; `answer` is the blob."""
+    """The call was answered before; `answer` is the blob, `request` that of what it answers."""
 
     end: ModelCallEnd
     answer: str
+    request: str
 
 
 class _CapReached(Exception):
@@ -91,7 +92,7 @@ class ModelCalls:
         tries = self.tries(call.call_id)
         for tried in tries:
             if tried.end is not None and tried.end.answer is not None:
-                return Answered(tried.end, tried.end.answer)
+                return Answered(tried.end, tried.end.answer, tried.call.request)
             if tried.end is None:
                 lost = ModelCallEnd(outcome=CallOutcome.LOST, spent=tried.call.reserved, is_spend_known=False)
                 if not self.settle(tried, lost):

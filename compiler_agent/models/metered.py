@@ -37,8 +37,10 @@ class PaidCompletion(Record):
     """False: the endpoint did not say what it used, and `usd` is the reservation."""
     was_stored: bool
     """True: no call was made for it now."""
+    request: str
+    """Blob of the request."""
     transcript: str
-    """Blob of the completion; that of the request is in the ledger's `ModelCall`."""
+    """Blob of the completion."""
 
 
 class MeteredModel:
@@ -76,7 +78,7 @@ class MeteredModel:
             case Answered() as answered:
                 content = self._blobs.get(answered.answer)
                 completion = Completion.model_validate_json(content)
-                return self._paid(completion, answered.end, answered.answer, was_stored=True)
+                return self._paid(completion, answered.end, answered.request, answered.answer, was_stored=True)
             case begun:
                 return self._send(request, RecordedCall(try_number=begun.try_number, call=call, end=None))
 
@@ -113,7 +115,7 @@ class MeteredModel:
             answer=answer,
         )
         self._calls.settle(tried, end)
-        return self._paid(completion, end, answer, was_stored=False)
+        return self._paid(completion, end, tried.call.request, answer, was_stored=False)
 
     def _price_for(self, request: ModelRequest, accounts: tuple[str, ...]) -> ListedPrice | None:
         if self.price is None:
@@ -135,12 +137,15 @@ class MeteredModel:
     def _store(self, record: Record) -> str:
         return self._blobs.put(self._redactor.redact(record.model_dump_json()).encode())
 
-    def _paid(self, completion: Completion, end: ModelCallEnd, answer: str, *, was_stored: bool) -> PaidCompletion:
+    def _paid(
+        self, completion: Completion, end: ModelCallEnd, request: str, answer: str, *, was_stored: bool
+    ) -> PaidCompletion:
         return PaidCompletion(
             completion=completion,
             usd=None if self.price is None else end.spent.usd,
             is_cost_known=end.is_spend_known,
             was_stored=was_stored,
+            request=request,
             transcript=answer,
         )
 

@@ -2,11 +2,9 @@
 
 import optuna
 
-from candidates.agent import Attempt, Budget, Proposals, Stop
+from candidates.agent import FLOOR_SHARE_TO_STOP, Attempt, Budget, Proposals, Stop, fastest_first
 from candidates.candidate import Candidate, Proposal
-from candidates.measurement import Measurement
 from candidates.task import KernelTask
-from candidates.verdict import Accepted
 from compiler_agent.agents.search.emit_cpp import emit_candidate
 from compiler_agent.agents.search.emit_naive import emit_naive
 from compiler_agent.agents.search.program import NoProgram, Program
@@ -17,7 +15,6 @@ from compiler_agent.agents.search.staging import write_program
 GENERATION_SIZE = 4
 PATIENCE_GENERATIONS = 3
 LEAST_IMPROVEMENT = 1.01
-FLOOR_SHARE_TO_STOP = 0.95
 MAX_DRAWS_PER_PROPOSAL = 25
 
 
@@ -108,7 +105,7 @@ def _study(program: Program, own: list[Attempt], seed: int) -> optuna.Study:
         }
         if set(parameters) != set(distributions):
             continue  # written by an earlier version of this agent, whose space was another
-        speedup = _speedup(attempt)
+        speedup = attempt.speedup
         state = optuna.trial.TrialState.FAIL if speedup is None else optuna.trial.TrialState.COMPLETE
         study.add_trial(
             optuna.trial.create_trial(params=parameters, distributions=distributions, value=speedup, state=state)
@@ -119,7 +116,7 @@ def _study(program: Program, own: list[Attempt], seed: int) -> optuna.Study:
 def _reason_to_stop(task: KernelTask, own: list[Attempt], generation_size: int) -> Stop | None:
     best = _best(own)
     if best is not None and best.measurement is not None:
-        share = share_of_floor(task, best.measurement)
+        share = best.measurement.share_of_floor(task.public_calls_per_hour)
         if share >= FLOOR_SHARE_TO_STOP:
             return Stop(reason="floor_reached", message=f"{task.op} runs at {share:.0%} of its floor")
     patience = PATIENCE_GENERATIONS * generation_size
@@ -133,30 +130,12 @@ def _reason_to_stop(task: KernelTask, own: list[Attempt], generation_size: int) 
     return None
 
 
-def share_of_floor(task: KernelTask, measurement: Measurement) -> float:
-    """Floor time over kernel time, both summed over public workloads with their calls per hour."""
-    calls = {workload.name: workload.calls_per_hour for workload in task.public_workloads}
-    kernel_us = floor_us = 0.0
-    for workload in measurement.workloads:
-        weighted_us = calls.get(workload.workload, 0.0) * workload.kernel_only_us
-        kernel_us += weighted_us
-        floor_us += weighted_us * workload.share_of_floor
-    return floor_us / kernel_us if kernel_us else 0.0
-
-
-def _speedup(attempt: Attempt) -> float | None:
-    if not isinstance(attempt.verdict, Accepted) or attempt.measurement is None:
-        return None
-    return attempt.measurement.traffic_weighted_speedup
-
-
 def _best_speedup(attempts: list[Attempt]) -> float:
-    return max((speedup for speedup in map(_speedup, attempts) if speedup is not None), default=0.0)
+    return max((attempt.speedup for attempt in attempts if attempt.speedup is not None), default=0.0)
 
 
 def _best(attempts: list[Attempt]) -> Attempt | None:
-    measured = [attempt for attempt in attempts if _speedup(attempt) is not None]
-    return max(measured, key=lambda attempt: _speedup(attempt) or 0.0, default=None)
+    return next(iter(fastest_first(attempts)), None)
 
 
 def _note(schedule: Schedule) -> str:

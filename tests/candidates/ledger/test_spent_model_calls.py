@@ -58,7 +58,7 @@ def test_an_answered_call_gives_its_answer(calls):
     tried = RecordedCall(try_number=1, call=_call(), end=None)
     calls.begin(tried.call)
     calls.settle(tried, _end(100))
-    assert calls.begin(tried.call) == Answered(_end(100), "1" * 64)
+    assert calls.begin(tried.call) == Answered(_end(100), "1" * 64, tried.call.request)
 
 
 def test_a_late_end_of_a_lost_try_changes_nothing(calls):
