@@ -10,14 +10,23 @@ from candidates.measurement import Baseline, Interval
 from candidates.promotion import EndToEnd, Gate
 from candidates.record import Record, digest_of
 from candidates.serving_build.manifest import InstallationSite
+from candidates.spending import BudgetStop, ModelBudget
 from candidates.task import SiteLevel
 from traces.replay.report import ReplayReport
 from traces.replay.settings import EngineName
 from traces.replay.step import EngineStep
 
 
-class RunRequest(Record):
+class Request(Record):
     """Everything that a run depends on; equal requests have equal digests."""
+
+    @property
+    def digest(self) -> str:
+        return digest_of(self.model_dump(mode="json"))
+
+
+class RunRequest(Request):
+    """From a trace to a serving build."""
 
     traces: tuple[str, ...]
     """Absolute paths."""
@@ -29,6 +38,8 @@ class RunRequest(Record):
     utilisation: float = Field(gt=0, le=1, default=0.8)
     request_limit: int | None = Field(default=None, ge=1)
     agents: tuple[str, ...] = ("search",)
+    """In their order; each op's time and attempts are shared among them."""
+    models: ModelBudget = ModelBudget()
     hot_ops: int = Field(ge=1, default=8)
     """How many ops are searched."""
     workloads_per_op: int = Field(ge=1, le=16, default=4)
@@ -41,9 +52,16 @@ class RunRequest(Record):
     approve_automatically: bool = False
     """The user's setting that lets a build which passed every gate go live without a person's command."""
 
-    @property
-    def digest(self) -> str:
-        return digest_of(self.model_dump(mode="json"))
+
+class TuneRequest(Request):
+    """A kernel for one task of the ledger."""
+
+    task_id: str
+    op: str
+    agents: tuple[str, ...] = ("search",)
+    models: ModelBudget = ModelBudget()
+    search_s: float = Field(gt=0, default=60.0)
+    attempts: int = Field(ge=1, default=24)
 
 
 class Stage(StrEnum):
@@ -57,14 +75,19 @@ class Stage(StrEnum):
     END_TO_END = "end_to_end"
 
 
-def expected_seconds(request: RunRequest) -> dict[Stage, float]:
+_AROUND_A_SEARCH_S = 40.0
+"""Before each search baselines are timed; after it come a race and a confirmation."""
+
+
+def expected_seconds(request: RunRequest | TuneRequest) -> dict[Stage, float]:
     """What each stage of an embedded run takes, roughly; only for the display of time left."""
+    if isinstance(request, TuneRequest):
+        return {Stage.SEARCH: request.search_s + _AROUND_A_SEARCH_S}
     return {
         Stage.DEVICE: 10.0,
         Stage.REPLAY: 10.0,
         Stage.RANKING: 60.0,
-        # Before each search baselines are timed; after it come a race and a confirmation.
-        Stage.SEARCH: request.search_s + 40.0 * request.hot_ops,
+        Stage.SEARCH: request.search_s + _AROUND_A_SEARCH_S * request.hot_ops,
         Stage.BUILD: 5.0,
         Stage.END_TO_END: 60.0 + request.end_to_end_s + request.compile_s,
     }
@@ -132,14 +155,19 @@ class OpDecision(StrEnum):
     REJECTED = "rejected"
 
 
+SearchDecision = Literal["won", "lost", "undecided", "no_program", "rejected"]
+
+
 class SearchEnd(Record):
     """How the search for one op ended. `candidate_id` is the best accepted candidate, if any was accepted."""
 
     task_id: str
     op: str
-    decision: Literal["won", "lost", "undecided", "no_program", "rejected"]
+    decision: SearchDecision
     candidate_id: str | None
     reason: str
+    stop_reason: str = ""
+    """Why its agents proposed no more."""
     tried: int = Field(ge=0)
 
 
@@ -156,6 +184,8 @@ class OpReport(Record):
     share_of_floor: float | None
     decision: OpDecision
     reason: str
+    stop_reason: str | None = None
+    """Why its agents proposed no more. None: it was not searched."""
 
 
 class BuildReport(Record):
@@ -181,4 +211,31 @@ class RunReport(Record):
     build: BuildReport | None
     end_to_end: EndToEnd | None
     spend_usd: float
+    """What model calls cost; those whose bill is unknown at the most that they can have cost."""
+    spend_tokens: int = 0
+    budget_stops: tuple[BudgetStop, ...] = ()
+    """Caps of the run's account that refused a call."""
+    wall_s: float
+
+
+class TuneReport(Record):
+    """What `compiler-agent tune --json` prints."""
+
+    run_id: str
+    task: str
+    op: str
+    decision: SearchDecision
+    candidate: str | None
+    best_baseline: Baseline | None
+    """Of the workload in which traffic spends most time; `share_of_floor` too."""
+    speedup_over_best: float | None
+    """Weighted by traffic."""
+    interval: Interval | None
+    share_of_floor: float | None
+    tried: int
+    reason: str
+    stop_reason: str
+    spend_usd: float
+    spend_tokens: int
+    budget_stops: tuple[BudgetStop, ...]
     wall_s: float

@@ -63,6 +63,25 @@ class Caps(Record):
         return None if self.seconds is None else math.floor(self.seconds * 1000)
 
 
+class ModelBudget(Record):
+    """Which endpoints the agents of a run may ask, and what that may cost."""
+
+    endpoints: tuple[str, ...] = ()
+    """By name; none: no model is asked."""
+    run: Caps = Caps()
+    """Of the account that the whole run shares."""
+    op: Caps = Caps()
+    """Of each op's own account."""
+
+
+def run_account(run_id: str) -> str:
+    return run_id
+
+
+def op_account(run_id: str, task_id: str) -> str:
+    return f"{run_id}/{task_id[:16]}"
+
+
 class Balance(Record):
     """An account: what it may take, and what calls took or have reserved."""
 

@@ -7,18 +7,22 @@ import asyncio
 import contextlib
 import fcntl
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
 
+from candidates.ceilings import fingerprint_device
 from candidates.ledger.ledger import Ledger
-from candidates.run import RunRequest
+from candidates.run import RunReport, RunRequest, TuneReport, TuneRequest, expected_seconds
 from compiler_agent.child_processes import start_child, stop_child
 from compiler_agent.outcome import UserFault
 from compiler_agent.progress import ProgressDisplay
@@ -26,8 +30,9 @@ from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import temporal_server
 from compiler_agent.worker import connect
 from workflows import queues
-from workflows.payloads import RunInput, ShippedBuild
+from workflows.payloads import RunInput, SearchInput
 from workflows.retries import USER_FAULTS
+from workflows.tune_task import TuneTask
 from workflows.tuning_run import TuningRun
 
 POLL_S = 0.5
@@ -38,27 +43,63 @@ class RunFailed(Exception):
     """An activity failed for good, and not by the user's fault; the message names it and the logs."""
 
 
-def perform_run(settings: Settings, ledger: Ledger, request: RunRequest, run: RunInput, console: Console) -> None:
-    """Starts or resumes the run's workflow and returns when it has ended.
+def perform_run(
+    settings: Settings, ledger: Ledger, request: RunRequest | TuneRequest, console: Console
+) -> RunReport | TuneReport:
+    """Starts or resumes the run that was asked for, and returns its report when it has ended.
 
     Ctrl-C ends workers and server in order and passes on; the same request afterwards goes on where it was.
     """
-    with _exclusive(settings.home), temporal_server(settings) as address, _workers(settings, address) as workers:
-        asyncio.run(_follow(settings, ledger, request, run, console, address, workers))
+    device = fingerprint_device()
+    ledger.put_device(device)
+    word = "run" if isinstance(request, RunRequest) else "tune"
+    fresh_id = f"{word}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    run_id = ledger.open_run(request, fresh_id)
+    if run_id != fresh_id:
+        console.print(f"going on with {run_id}", highlight=False)
+    try:
+        with _exclusive(settings.home), temporal_server(settings) as address, _workers(settings, address) as workers:
+            asyncio.run(
+                _follow(settings, ledger, request, _input(request, run_id, device.id), console, address, workers)
+            )
+    except KeyboardInterrupt:
+        console.print(f"{run_id} stopped; the same command goes on with it", highlight=False)
+        raise
+    report = ledger.report(run_id)
+    if report is None:
+        raise RuntimeError(f"{run_id} ended without a report")
+    return report
+
+
+def _input(request: RunRequest | TuneRequest, run_id: str, device_id: str) -> RunInput | SearchInput:
+    match request:
+        case RunRequest():
+            return RunInput(run_id=run_id, device_id=device_id)
+        case TuneRequest():
+            return SearchInput(
+                run_id=run_id,
+                device_id=device_id,
+                task_id=request.task_id,
+                op=request.op,
+                agents=request.agents,
+                models=request.models,
+                seconds=request.search_s,
+                attempts=request.attempts,
+            )
 
 
 async def _follow(
     settings: Settings,
     ledger: Ledger,
-    request: RunRequest,
-    run: RunInput,
+    request: RunRequest | TuneRequest,
+    run: RunInput | SearchInput,
     console: Console,
     address: str,
     workers: tuple[subprocess.Popen[bytes], ...],
 ) -> None:
     client = await connect(address, settings.temporal_namespace)
-    handle: WorkflowHandle[TuningRun, ShippedBuild] = await client.start_workflow(
-        TuningRun.run,
+    handle: WorkflowHandle[Any, Any] = await client.start_workflow(
+        (TuningRun if isinstance(run, RunInput) else TuneTask).__name__,
         run,
         id=run.run_id,
         task_queue=queues.CONTROL,
@@ -67,7 +108,7 @@ async def _follow(
     )
     ended = asyncio.ensure_future(handle.result())
     seen = 0
-    with ProgressDisplay(request, console) as display:
+    with ProgressDisplay(expected_seconds(request), console) as display:
         try:
             while not ended.done():
                 await asyncio.wait([ended], timeout=POLL_S)

@@ -6,6 +6,7 @@ import subprocess
 from dataclasses import dataclass
 
 from candidates.judge.sanitizers import check_sanitizers
+from compiler_agent.models.endpoints import Endpoint, find_endpoint, read_endpoints, read_key
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import answers, temporal_binary
@@ -34,7 +35,7 @@ def examine_machine(settings: Settings) -> tuple[Finding, ...]:
         _examine_disk(settings),
         _examine_gpu(),
         _examine_docker(),
-        *(_examine_key(name) for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY")),
+        *_examine_models(settings),
     )
 
 
@@ -151,11 +152,38 @@ def _examine_docker() -> Finding:
     )
 
 
-def _examine_key(name: str) -> Finding:
+def _examine_models(settings: Settings) -> tuple[Finding, ...]:
+    """One for each endpoint. Whether they answer is for `models check`, which costs something."""
+    try:
+        endpoints = read_endpoints(settings.home, os.environ)
+        if not endpoints:
+            find_endpoint(endpoints, None)  # its refusal says what to set
+    except UserFault as fault:
+        return (_missing_model("language models", str(fault)),)
+    return tuple(_examine_endpoint(endpoint) for endpoint in endpoints)
+
+
+def _examine_endpoint(endpoint: Endpoint) -> Finding:
+    name = f"model {endpoint.name}"
+    try:
+        key = read_key(endpoint, os.environ)
+    except UserFault as fault:
+        return _missing_model(name, str(fault))
+    place = f" at {endpoint.base_url}" if endpoint.base_url is not None else ""
     return Finding(
         name=name,
-        is_there=bool(os.environ.get(name)),
+        is_there=True,
         is_needed=False,
-        detail="set" if os.environ.get(name) else "not set: the search agent needs no key",
-        fix="not needed by this release",
+        detail=f"{endpoint.model}{place} ({endpoint.api}), {'without a key' if key is None else 'its key is set'}; "
+        f"compiler-agent models check asks it",
+    )
+
+
+def _missing_model(name: str, problem: str) -> Finding:
+    return Finding(
+        name=name,
+        is_there=False,
+        is_needed=False,
+        detail=f"{problem}; only the agent llm needs one",
+        fix="do what the message says, then compiler-agent models check",
     )

@@ -22,6 +22,7 @@ from compiler_agent.commands import (
     run,
     task,
     transcript,
+    tune,
     worker,
 )
 from compiler_agent.outcome import ExitCode, progress_console
@@ -41,6 +42,7 @@ task.app.command("import")(problems.import_problems)
 task.app.command("export")(problems.export_results)
 task.app.command("report")(compiler_report.report)
 app.add_typer(task.app, name="task")
+app.command("tune")(tune.tune)
 app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
 app.command("transcript")(transcript.transcript)

@@ -4,23 +4,25 @@ On a terminal one panel is redrawn; elsewhere every fact is one line, so that a 
 """
 
 import time
+from collections.abc import Mapping
 
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from candidates.run import Progress, RunRequest, Stage, expected_seconds
+from candidates.run import Progress, Stage
 
 
 class ProgressDisplay:
     """A context manager: shows what `show` is given, on standard error."""
 
-    def __init__(self, request: RunRequest, console: Console) -> None:
-        self._expected_s = expected_seconds(request)
+    def __init__(self, expected_s: Mapping[Stage, float], console: Console) -> None:
+        """`expected_s`: what each stage takes, roughly, in their order."""
+        self._expected_s = expected_s
         self._console = console
         self._started = time.monotonic()
-        self._stage = Stage.DEVICE
+        self._stage = next(iter(expected_s))
         self._stage_started = self._started
         self._current: Progress | None = None
         self._live = Live(get_renderable=self._render, console=console, refresh_per_second=2, transient=True)
@@ -41,7 +43,7 @@ class ProgressDisplay:
         self._console.print(self._line(progress), highlight=False, soft_wrap=True)
 
     def seconds_left(self) -> float:
-        stages = list(Stage)
+        stages = list(self._expected_s)
         later = sum(self._expected_s[stage] for stage in stages[stages.index(self._stage) + 1 :])
         in_stage = self._expected_s[self._stage] - (time.monotonic() - self._stage_started)
         return max(0.0, in_stage) + later

@@ -3,7 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
-from candidates.run import OpDecision, OpReport, RunReport
+from candidates.run import OpDecision, OpReport, RunReport, TuneReport
 
 _STYLES = {
     OpDecision.SHIPPED: "bold green",
@@ -45,7 +45,38 @@ def print_run_report(report: RunReport, console: Console) -> None:
             )
         state = "live" if build.live else "waits for approval: compiler-agent builds approve " + build.id[:12]
         console.print(f"build {build.id[:12]} with {build.kernels} kernels at {build.path}: {state}", highlight=False)
-    console.print(f"took {report.wall_s:.0f} s, models cost ${report.spend_usd:.2f}", highlight=False)
+    _print_spend(report, console)
+
+
+def print_tune_report(report: TuneReport, console: Console) -> None:
+    """Candidate, speedup with interval, share of floor; how the search ended and why; what it cost."""
+    style = "bold green" if report.decision == "won" else "yellow"
+    console.print(
+        f"{report.op}: [{style}]{report.decision}[/] after {report.tried} candidates ({report.reason})",
+        highlight=False,
+    )
+    if report.candidate is not None:
+        console.print(f"candidate {report.candidate}", highlight=False)
+    if report.speedup_over_best is not None and report.interval is not None:
+        console.print(
+            f"{report.speedup_over_best:.2f}x of the best baseline "
+            f"({report.interval.low:.2f}-{report.interval.high:.2f}), weighted by traffic",
+            highlight=False,
+        )
+    if report.best_baseline is not None and report.share_of_floor is not None:
+        console.print(
+            f"heaviest workload: {report.share_of_floor:.0%} of floor, best baseline {report.best_baseline.value}",
+            highlight=False,
+        )
+    console.print(f"stopped: {report.stop_reason}", highlight=False, markup=False)
+    _print_spend(report, console)
+
+
+def _print_spend(report: RunReport | TuneReport, console: Console) -> None:
+    tokens = f" ({report.spend_tokens} tokens)" if report.spend_tokens else ""
+    console.print(f"took {report.wall_s:.0f} s, models cost ${report.spend_usd:.2f}{tokens}", highlight=False)
+    for stop in report.budget_stops:
+        console.print(f"  budget: {stop}", highlight=False, markup=False)
 
 
 def _cells(op: OpReport) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """Names meet classes: which language, agent and sandbox stands behind which word, and who gets which collaborator."""
 
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -22,6 +23,9 @@ from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from compiler_agent.agents.search.agent import SearchAgent
 from compiler_agent.device import known_ceilings
+from compiler_agent.models.endpoints import find_endpoint, read_endpoints
+from compiler_agent.models.metered import MeteredModel, open_model
+from compiler_agent.outcome import UserFault
 from compiler_agent.settings import Settings
 from compiler_agent.worker import QueueService
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
@@ -30,6 +34,7 @@ from workflows import queues
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
 from workflows.activities.ship import DeviceShipActivities, ShipActivities
 from workflows.activities.survey import SurveyActivities, TrafficActivities
+from workflows.activities.tune import TuneActivities
 
 _CPP = CppLanguage()
 LANGUAGES: Mapping[LanguageName, KernelLanguage] = {LanguageName.CPP: _CPP}
@@ -40,8 +45,41 @@ QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device")
 """As a worker is told; `device` is the queue of this machine's device."""
 
 
-def agents() -> Mapping[str, KernelAgent]:
-    return {agent.name: agent for agent in (SearchAgent(),)}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentKind:
+    asks_models: bool
+    """It is paid for, from the accounts in its budget."""
+    build: Callable[[Settings, Ledger, BlobStore], KernelAgent]
+
+
+def _llm_agent(settings: Settings, ledger: Ledger, blobs: BlobStore) -> KernelAgent:
+    from compiler_agent.agents.llm.agent import LlmAgent  # type: ignore[import-not-found]
+
+    @functools.cache
+    def model(name: str) -> MeteredModel:
+        endpoint = find_endpoint(read_endpoints(settings.home, os.environ), name)
+        return open_model(endpoint, settings.home, os.environ, ledger, blobs)
+
+    agent: KernelAgent = LlmAgent(open_model=model, languages=LANGUAGES, store=blobs.put)
+    return agent
+
+
+AGENTS: Mapping[str, AgentKind] = {
+    "search": AgentKind(asks_models=False, build=lambda settings, ledger, blobs: SearchAgent()),
+    "llm": AgentKind(asks_models=True, build=_llm_agent),
+}
+
+
+def agents(settings: Settings, ledger: Ledger, blobs: BlobStore) -> Callable[[str], KernelAgent]:
+    """By name. Each is built when it is first asked for: a run without models needs nothing of theirs."""
+
+    @functools.cache
+    def agent(name: str) -> KernelAgent:
+        if name not in AGENTS:
+            raise UserFault(f"this worker knows no agent {name}: known are {', '.join(AGENTS)}")
+        return AGENTS[name].build(settings, ledger, blobs)
+
+    return agent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,9 +138,10 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
             match name:
                 case queues.CONTROL:
                     traffic = TrafficActivities(ledger, settings.home)
-                    services.append(QueueService(queue=name, activities=[traffic.replay_traffic], parallel=2))
+                    conclude = TuneActivities(ledger).conclude_tune
+                    services.append(QueueService(queue=name, activities=[traffic.replay_traffic, conclude], parallel=2))
                 case queues.AUTHOR:
-                    author = AuthorActivities(ledger, blobs, agents())
+                    author = AuthorActivities(ledger, blobs, agents(settings, ledger, blobs))
                     services.append(QueueService(queue=name, activities=[author.propose], parallel=8))
                 case queues.BUILD:
                     build = BuildActivities(

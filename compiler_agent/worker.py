@@ -17,6 +17,7 @@ from compiler_agent.temporal_server import TemporalUnavailable
 from workflows.kernel_search import KernelSearch
 from workflows.queues import CONTROL
 from workflows.ship_winner import ShipWinner
+from workflows.tune_task import TuneTask
 from workflows.tuning_run import TuningRun
 
 
@@ -51,7 +52,7 @@ async def serve(client: Client, services: Sequence[QueueService]) -> None:
                 Worker(
                     client,
                     task_queue=service.queue,
-                    workflows=[TuningRun, KernelSearch, ShipWinner] if service.queue == CONTROL else [],
+                    workflows=[TuningRun, TuneTask, KernelSearch, ShipWinner] if service.queue == CONTROL else [],
                     activities=service.activities,
                     activity_executor=ThreadPoolExecutor(service.parallel),
                     max_concurrent_activities=service.parallel,

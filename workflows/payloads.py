@@ -3,6 +3,7 @@
 from pydantic import Field
 
 from candidates.record import Record
+from candidates.spending import ModelBudget
 
 
 class RunInput(Record):
@@ -15,7 +16,8 @@ class SearchInput(Record):
     device_id: str
     task_id: str
     op: str
-    agents: tuple[str, ...]
+    agents: tuple[str, ...] = Field(min_length=1)
+    models: ModelBudget
     seconds: float = Field(ge=0)
     attempts: int = Field(ge=0)
 
@@ -35,6 +37,9 @@ class ProposeInput(Record):
     run_id: str
     task_id: str
     agent: str
+    round_number: int = Field(ge=0)
+    """Counts the calls of this agent's `propose` for this op, from 0."""
+    models: ModelBudget
     seconds_left: float = Field(ge=0)
     attempts_left: int = Field(ge=0)
 

@@ -4,7 +4,10 @@ from datetime import timedelta
 
 from temporalio.common import RetryPolicy
 
-USER_FAULTS = ("TraceError", "ModelError", "SandboxUnavailable", "CompilerMissing", "LedgerError", "DeviceError")
+USER_FAULTS = (
+    *("TraceError", "ModelError", "SandboxUnavailable", "CompilerMissing", "LedgerError", "DeviceError"),
+    *("UserFault", "ModelRejectedRequest"),
+)
 """Exceptions that only the user can mend: trying again changes nothing."""
 
 RETRY = RetryPolicy(

@@ -43,11 +43,14 @@ from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import PromotionDecision
 from candidates.record import Record
-from candidates.run import BuildRecord, Progress, RunReport, RunRequest, SearchEnd
+from candidates.run import BuildRecord, Progress, Request, RunReport, RunRequest, SearchEnd, TuneReport, TuneRequest
 from candidates.task import KernelTask
 
 R = TypeVar("R", bound=Record)
 F = TypeVar("F", AttemptRow, MeasurementRow, EvaluationRow)
+
+_REQUEST: TypeAdapter[RunRequest | TuneRequest] = TypeAdapter(RunRequest | TuneRequest)
+_REPORT: TypeAdapter[RunReport | TuneReport] = TypeAdapter(RunReport | TuneReport)
 
 
 class LedgerError(Exception):
@@ -68,8 +71,8 @@ class Evaluation(NamedTuple):
 class RunEntry(NamedTuple):
     run_id: str
     started_at: datetime
-    request: RunRequest
-    report: RunReport | None
+    request: RunRequest | TuneRequest
+    report: RunReport | TuneReport | None
 
 
 class Ledger:
@@ -89,7 +92,7 @@ class Ledger:
 
     # Runs
 
-    def open_run(self, request: RunRequest, run_id: str) -> str:
+    def open_run(self, request: Request, run_id: str) -> str:
         """The id of the latest unfinished run of an equal request, else `run_id`, recorded as a new run."""
         with Session(self._engine) as session:
             unfinished = session.scalars(
@@ -104,6 +107,7 @@ class Ledger:
         return run_id
 
     def run_request(self, run_id: str) -> RunRequest:
+        """Of a run from a trace to a build."""
         return self._one(RunRequest, select(RunRow).where(RunRow.run_id == run_id), f"run {run_id}")
 
     def run_age_s(self, run_id: str) -> float:
@@ -112,8 +116,14 @@ class Ledger:
             began = session.scalars(select(RunRow.recorded_at).where(RunRow.run_id == run_id)).one()
         return (datetime.now(UTC) - _in_utc(began)).total_seconds()
 
-    def end_run(self, report: RunReport) -> None:
+    def end_run(self, report: RunReport | TuneReport) -> None:
         self._insert(RunEndRow(run_id=report.run_id, record=_json(report)))
+
+    def report(self, run_id: str) -> RunReport | TuneReport | None:
+        """None: the run has not ended."""
+        with Session(self._engine) as session:
+            record = session.scalars(select(RunEndRow.record).where(RunEndRow.run_id == run_id)).first()
+        return None if record is None else _REPORT.validate_python(record)
 
     def runs(self) -> tuple[RunEntry, ...]:
         """Newest first."""
@@ -127,8 +137,8 @@ class Ledger:
                 RunEntry(
                     run_id=run.run_id,
                     started_at=run.recorded_at,
-                    request=RunRequest.model_validate(run.record),
-                    report=None if end is None else RunReport.model_validate(end.record),
+                    request=_REQUEST.validate_python(run.record),
+                    report=None if end is None else _REPORT.validate_python(end.record),
                 )
                 for run, end in session.execute(statement)
             )

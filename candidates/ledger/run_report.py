@@ -1,7 +1,10 @@
-"""report_run: what a run came to, from the facts in the ledger."""
+"""report_run, report_tune: what a run came to, from the facts in the ledger."""
+
+from typing import NamedTuple
 
 from candidates.hot_ops import HotOp
 from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.ledger.model_calls import ModelCalls
 from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import EndToEnd, Gate, decide_build
@@ -17,7 +20,9 @@ from candidates.run import (
     RunReport,
     SearchEnd,
     Stage,
+    TuneReport,
 )
+from candidates.spending import BudgetStop, run_account
 
 
 def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport:
@@ -31,6 +36,7 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
     failure = ledger.stage(run_id, BUILD_FAILURE, BuildFailure)
     build_report = None if build is None else _report_build(build, _gates(end_to_end, failure), live_build)
     ends = {end.task_id: end for end in ledger.search_ends(run_id)}
+    spent = _spent(ledger, run_id)
     return RunReport(
         run_id=run_id,
         replay=replay.report,
@@ -43,9 +49,55 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
         ),
         build=build_report,
         end_to_end=end_to_end,
-        spend_usd=sum(attempt.proposal.cost_usd for task_id in ends for attempt in ledger.attempts(run_id, task_id)),
+        spend_usd=spent.usd,
+        spend_tokens=spent.tokens,
+        budget_stops=spent.stops,
         wall_s=ledger.run_age_s(run_id),
     )
+
+
+def report_tune(ledger: Ledger, run_id: str, task_id: str) -> TuneReport:
+    """LedgerError: the search of this task has not ended in this run."""
+    end = next((end for end in ledger.search_ends(run_id) if end.task_id == task_id), None)
+    if end is None:
+        raise LedgerError(f"the search of {run_id} has not ended: nothing to report")
+    measurement = measurement_of(ledger, run_id, end)
+    calls_per_hour = {workload.name: workload.calls_per_hour for workload in ledger.task(task_id).public_workloads}
+    heaviest = measurement.heaviest(calls_per_hour) if measurement is not None else None
+    spent = _spent(ledger, run_id)
+    return TuneReport(
+        run_id=run_id,
+        task=task_id,
+        op=end.op,
+        decision=end.decision,
+        candidate=end.candidate_id,
+        best_baseline=heaviest.best_baseline if heaviest is not None else None,
+        speedup_over_best=measurement.traffic_weighted_speedup if measurement is not None else None,
+        interval=measurement.interval if measurement is not None else None,
+        share_of_floor=heaviest.share_of_floor if heaviest is not None else None,
+        tried=end.tried,
+        reason=end.reason,
+        stop_reason=end.stop_reason,
+        spend_usd=spent.usd,
+        spend_tokens=spent.tokens,
+        budget_stops=spent.stops,
+        wall_s=ledger.run_age_s(run_id),
+    )
+
+
+class _Spent(NamedTuple):
+    usd: float
+    tokens: int
+    stops: tuple[BudgetStop, ...]
+
+
+def _spent(ledger: Ledger, run_id: str) -> _Spent:
+    calls, account = ModelCalls(ledger), run_account(run_id)
+    try:
+        used = calls.balance(account).used
+    except LedgerError:  # opened by the first agent that may ask a model
+        return _Spent(usd=0.0, tokens=0, stops=())
+    return _Spent(usd=used.usd, tokens=used.tokens, stops=calls.stops(account))
 
 
 def measurement_of(ledger: Ledger, run_id: str, end: SearchEnd | None) -> Measurement | None:
@@ -99,6 +151,7 @@ def _report_op(
         share_of_floor=heaviest.share_of_floor if heaviest is not None else None,
         decision=decision,
         reason=reason,
+        stop_reason=end.stop_reason if end is not None else None,
     )
 
 

@@ -17,7 +17,7 @@ def doctor(
     ceilings: Annotated[bool, typer.Option(help="Also measure what the device can do (a few seconds).")] = True,
     json: JsonOption = False,
 ) -> ExitCode:
-    """Checks this machine: compilers, sandbox, workflow server, GPU, keys, device ceilings.
+    """Checks this machine: compilers, sandbox, workflow server, GPU, language models and their keys, device ceilings.
 
     Example: compiler-agent doctor --no-ceilings
     """

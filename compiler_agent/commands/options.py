@@ -13,3 +13,19 @@ WorkloadClassOption = Annotated[str | None, typer.Option(help="What to call this
 TraceFormatOption = Annotated[str | None, typer.Option("--format", help="Of the trace, where content does not tell.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+AgentOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Who writes candidates: search (the default) or llm. Several take turns in the order given, each with its "
+        "share of time and attempts: --agent search --agent llm."
+    ),
+]
+ModelNameOption = Annotated[
+    list[str] | None,
+    typer.Option(help="A language model for --agent llm, by its endpoint's name; may be given several times."),
+]
+BudgetUsdOption = Annotated[float | None, typer.Option(min=0.0, help="Dollars that models may cost.")]
+BudgetUsdPerOpOption = Annotated[float | None, typer.Option(min=0.0, help="Dollars that models may cost, an op.")]
+BudgetTokensOption = Annotated[int | None, typer.Option(min=0, help="Tokens that models may read and write.")]
+BudgetCallsOption = Annotated[int | None, typer.Option(min=0, help="Calls that may be made to models.")]

@@ -1,19 +1,23 @@
 """`compiler-agent run`: a nightly run, from traffic to a gated serving build."""
 
-import secrets
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from candidates.ceilings import fingerprint_device
 from candidates.ledger.ledger import Ledger
 from candidates.run import OpDecision, RunReport, RunRequest
+from compiler_agent.choose_agents import choose_agents
 from compiler_agent.commands.options import (
+    AgentOption,
+    BudgetCallsOption,
+    BudgetTokensOption,
+    BudgetUsdOption,
+    BudgetUsdPerOpOption,
     EngineOption,
     JsonOption,
     LimitOption,
+    ModelNameOption,
     ModelOption,
     TraceFormatOption,
     UtilisationOption,
@@ -27,7 +31,6 @@ from compiler_agent.settings import read_settings
 from traces.formats.read import read_trace
 from traces.sample import SAMPLE_TRACE
 from traces.served_model import DEFAULT_MODEL, open_model
-from workflows.payloads import RunInput
 
 
 def run(
@@ -41,6 +44,12 @@ def run(
     hot_ops: Annotated[int, typer.Option(min=1, help="How many ops are searched.")] = 8,
     search_seconds: Annotated[float, typer.Option(min=1.0, help="Search time for all ops together.")] = 110.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most, an op.")] = 24,
+    agent: AgentOption = None,
+    model_name: ModelNameOption = None,
+    budget_usd: BudgetUsdOption = None,
+    budget_usd_per_op: BudgetUsdPerOpOption = None,
+    budget_tokens: BudgetTokensOption = None,
+    budget_calls: BudgetCallsOption = None,
     end_to_end_seconds: Annotated[float, typer.Option(min=1.0, help="Time for the end-to-end gate.")] = 75.0,
     compile_seconds: Annotated[
         float, typer.Option(min=0.0, help="Patience with torch.compile of the whole model; 0 leaves it out.")
@@ -55,8 +64,19 @@ def run(
     Example: compiler-agent run --trace requests.jsonl --model ./my-model --search-seconds 600
 
     Without options: the project's sample traffic on SmolLM2-135M-Instruct. Ctrl-C stops it; the same command goes on.
+
+    With a language model, after a cheap start: --agent search --agent llm --model-name claude --budget-usd 5
     """
     settings = read_settings()
+    chosen = choose_agents(
+        settings,
+        agent or (),
+        model_name or (),
+        usd=budget_usd,
+        usd_per_op=budget_usd_per_op,
+        tokens=budget_tokens,
+        calls=budget_calls,
+    )
     paths = tuple(path.absolute() for path in trace or [SAMPLE_TRACE])
     read = read_trace(paths, trace_format, workload_class)
     progress_console.print(
@@ -75,6 +95,8 @@ def run(
             "model": model,
             "engine": engine,
             "utilisation": utilisation,
+            "agents": chosen.agents,
+            "models": chosen.models,
             "request_limit": limit,
             "hot_ops": hot_ops,
             "search_s": search_seconds,
@@ -84,29 +106,11 @@ def run(
             "approve_automatically": approve_automatically,
         }
     )
-    device = fingerprint_device()
-    ledger = Ledger(settings.ledger_url)
-    ledger.put_device(device)
-    fresh_id = f"run-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    run_id = ledger.open_run(request, fresh_id)
-    if run_id != fresh_id:
-        progress_console.print(f"going on with {run_id}", highlight=False)
-    try:
-        perform_run(settings, ledger, request, RunInput(run_id=run_id, device_id=device.id), progress_console)
-    except KeyboardInterrupt:
-        progress_console.print(f"{run_id} stopped; the same command goes on with it", highlight=False)
-        return ExitCode.INTERRUPTED
-    report = _report_of(ledger, run_id)
+    report = perform_run(settings, Ledger(settings.ledger_url), request, progress_console)
+    assert isinstance(report, RunReport)
     if json:
         print_json(report)
     else:
         print_run_report(report, result_console)
     shipped = any(op.decision is OpDecision.SHIPPED for op in report.hot_ops)
     return ExitCode.DONE if shipped else ExitCode.NOT_ACHIEVED
-
-
-def _report_of(ledger: Ledger, run_id: str) -> RunReport:
-    for entry in ledger.runs():
-        if entry.run_id == run_id and entry.report is not None:
-            return entry.report
-    raise RuntimeError(f"{run_id} ended without a report")

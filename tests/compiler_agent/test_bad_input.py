@@ -202,7 +202,7 @@ def test_an_unknown_option_is_refused(run, home):
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "replay", "hot-ops", "task list", "task show", "task import", "task export", "judge", "bench",
+    ["run", "tune", "replay", "hot-ops", "task list", "task show", "task import", "task export", "judge", "bench",
      "builds list", "builds show", "builds approve", "builds rollback", "worker", "doctor"],
 )  # fmt: skip
 def test_help_shows_an_example(run, home, command):

@@ -1,17 +1,22 @@
 """What the activities of a search record, and what they leave to be tried again."""
 
+import time
+
 import pytest
 from temporalio.testing import ActivityEnvironment
 
+from candidates.agent import Stop
 from candidates.candidate import Candidate, LanguageName, Proposal
 from candidates.ledger.blobs import BlobStore
-from candidates.ledger.ledger import Ledger
+from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.ledger.model_calls import ModelCalls
 from candidates.run import RunRequest
+from candidates.spending import Caps, ModelBudget
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
 from candidates.verdict import Evidence, Reason, Rejected
 from kernel_sandbox.sandbox import SandboxError
-from workflows.activities.search import DeviceSearchActivities
-from workflows.payloads import Generation
+from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
+from workflows.payloads import Generation, ProposeInput
 
 TASK = KernelTask(
     op="Double",
@@ -65,4 +70,80 @@ def test_a_judgement_whose_machinery_fails_is_no_attempt_and_is_made_again(tmp_p
     assert [attempt.proposal for attempt in ledger.attempts("run", TASK.id)] == proposals[:1]
 
     assert ActivityEnvironment().run(activities.evaluate_generation, generation).tried == 2
+    assert [attempt.proposal for attempt in ledger.attempts("run", TASK.id)] == proposals
+
+
+class RememberingAgent:
+    name = "llm"
+
+    def __init__(self):
+        self.budgets = []
+
+    def propose(self, task, attempts, budget):
+        self.budgets.append(budget)
+        return Stop(reason="budget", message="nothing left")
+
+
+def _ask(models: ModelBudget, round_number: int = 0) -> ProposeInput:
+    return ProposeInput(
+        run_id="run",
+        task_id=TASK.id,
+        agent="llm",
+        round_number=round_number,
+        models=models,
+        seconds_left=3.0,
+        attempts_left=2,
+    )
+
+
+@pytest.fixture
+def ledger(tmp_path):
+    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    ledger.open_run(RunRequest(traces=("/t.jsonl",), trace_digest="0" * 64, model="m"), "run")
+    ledger.put_task(TASK)
+    return ledger
+
+
+def test_a_round_has_a_name_and_accounts_with_their_caps(ledger, tmp_path):
+    agent, calls, op = RememberingAgent(), ModelCalls(ledger), f"run/{TASK.id[:16]}"
+    author = AuthorActivities(ledger, BlobStore(tmp_path / "blobs"), {"llm": agent}.__getitem__)
+    models = ModelBudget(endpoints=("claude", "local"), run=Caps(usd=5.0), op=Caps(usd=1.0, calls=7))
+    for number in (0, 0, 1):
+        generation = ActivityEnvironment().run(author.propose, _ask(models, number))
+    assert generation.stop_reason == "budget: nothing left"
+    assert [budget.round_id for budget in agent.budgets] == [f"{op}/llm/round-{n}" for n in (0, 0, 1)]
+    assert {(budget.models, budget.accounts) for budget in agent.budgets} == {(("claude", "local"), ("run", op))}
+    assert calls.balance("run").caps == models.run
+    assert calls.balance(op).caps == models.op
+
+
+def test_a_run_that_names_no_model_has_no_account(ledger, tmp_path):
+    agent = RememberingAgent()
+    author = AuthorActivities(ledger, BlobStore(tmp_path / "blobs"), {"llm": agent}.__getitem__)
+    ActivityEnvironment().run(author.propose, _ask(ModelBudget()))
+    assert agent.budgets[0].accounts == agent.budgets[0].models == ()
+    with pytest.raises(LedgerError):
+        ModelCalls(ledger).balance("run")
+
+
+class SlowFirstBuilder:
+    def build(self, task, candidate):
+        time.sleep(0.2 if "first" in candidate.source else 0.0)
+        return Rejected(reason=Reason.BUILD_FAILED, workload=None, evidence=Evidence(message="no"), seed=1)
+
+
+def test_failed_builds_are_recorded_in_the_order_of_the_proposals(ledger, tmp_path):
+    blobs = BlobStore(tmp_path / "blobs")
+    proposals = [
+        Proposal(candidate=Candidate(language=LanguageName.CPP, source=f"void {name}() {{}}"), agent="llm")
+        for name in ("first", "second", "third")
+    ]
+    generation = Generation(
+        run_id="run",
+        task_id=TASK.id,
+        proposals=tuple(blobs.put(proposal.model_dump_json().encode()) for proposal in proposals),
+        wall_s=0.0,
+    )
+    build = BuildActivities(ledger, blobs, SlowFirstBuilder(), parallel=3)
+    ActivityEnvironment().run(build.build_generation, generation)
     assert [attempt.proposal for attempt in ledger.attempts("run", TASK.id)] == proposals

@@ -10,6 +10,7 @@ from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError
 from temporalio.worker import Worker
 
+from candidates.spending import ModelBudget
 from compiler_agent.worker import connect
 from workflows import queues
 from workflows.kernel_search import KernelSearch
@@ -34,6 +35,8 @@ class RecordedActivities:
 
     def __init__(self, device_id, tasks=("t1", "t2"), limit=2, generation_s=1.0, budget_s=100.0):
         self.calls = []
+        self.asked = []
+        self.agents, self.attempts, self.rounds_of_agent = ("search",), 100, 2
         self.device_id, self.tasks, self.limit = device_id, tasks, limit
         self.generation_s, self.budget_s = generation_s, budget_s
         self.failures_left = {}
@@ -63,9 +66,10 @@ class RecordedActivities:
                     device_id=run.device_id,
                     task_id=task,
                     op=task,
-                    agents=("search",),
+                    agents=self.agents,
+                    models=ModelBudget(),
                     seconds=self.budget_s,
-                    attempts=100,
+                    attempts=self.attempts,
                 )
                 for task in self.tasks
             ),
@@ -75,8 +79,8 @@ class RecordedActivities:
     @activity.defn
     def propose(self, ask: ProposeInput) -> Generation:
         self._note("propose", ask.task_id)
-        asked = sum(call == ("propose", ask.task_id) for call in self.calls)
-        is_over = asked > 2 or ask.task_id.startswith("none")
+        self.asked.append(ask)
+        is_over = ask.round_number == self.rounds_of_agent or ask.task_id.startswith("none")
         return Generation(
             run_id=ask.run_id,
             task_id=ask.task_id,
@@ -181,6 +185,35 @@ def test_the_time_budget_ends_a_search(server_address, recorded):
     assert sum(call[0] == "propose" for call in recorded.calls) == 1
 
 
+def test_agents_take_turns_and_what_one_leaves_the_next_may_use(server_address, recorded):
+    """Ten seconds and attempts for two: the first stops by itself after two rounds of a second, the second at ten."""
+    recorded.agents, recorded.budget_s, recorded.attempts, recorded.tasks = ("a", "b"), 10.0, 11, ("t1",)
+    recorded.rounds_of_agent = 2
+    asyncio.run(_run(server_address, recorded))
+    seen = [(ask.agent, ask.round_number, ask.seconds_left, ask.attempts_left) for ask in recorded.asked]
+    assert seen == [
+        ("a", 0, 5.0, 5), ("a", 1, 4.0, 4), ("a", 2, 3.0, 3),
+        ("b", 0, 8.0, 9), ("b", 1, 7.0, 8), ("b", 2, 6.0, 7),
+    ]  # fmt: skip
+    assert recorded.calls.count(("settle_winner", "t1", "a: no_progress: flat; b: no_progress: flat")) == 1
+
+
+@pytest.mark.parametrize(
+    ("seconds", "attempts", "words"),
+    [
+        (6.0, 100, "a: budget: time is spent; b: budget: time is spent"),
+        (100.0, 7, "a: budget: 3 attempts made; b: budget: 7 attempts made"),
+    ],
+)
+def test_each_agent_stops_at_its_share(server_address, recorded, seconds, attempts, words):
+    recorded.agents, recorded.budget_s, recorded.attempts, recorded.tasks = ("a", "b"), seconds, attempts, ("t1",)
+    recorded.rounds_of_agent = 100
+    asyncio.run(_run(server_address, recorded))
+    assert ("settle_winner", "t1", words) in recorded.calls
+    rounds = [ask.agent for ask in recorded.asked]
+    assert rounds == ["a"] * 3 + ["b"] * (3 if attempts == 100 else 4)
+
+
 def test_a_failed_activity_is_tried_again(server_address, recorded):
     recorded.failures_left["evaluate_generation"] = 1
     asyncio.run(_run(server_address, recorded))
@@ -194,18 +227,18 @@ def test_machinery_that_keeps_failing_is_not_tried_for_ever(server_address, reco
     assert sum(call == ("evaluate_generation", "t1") for call in recorded.calls) == RETRY.maximum_attempts
 
 
-def test_a_fault_of_the_user_is_not_tried_again(server_address, recorded):
-    class TraceError(Exception):
-        pass
+@pytest.mark.parametrize("kind", ["TraceError", "UserFault", "ModelRejectedRequest"])
+def test_a_fault_of_the_user_is_not_tried_again(server_address, recorded, kind):
+    fault = type(kind, (Exception,), {})
 
     def refuse(*_):
         recorded.calls.append(("replay_traffic",))
-        raise TraceError("the file changed")
+        raise fault("the file changed")
 
     recorded._note = lambda name, *details: refuse() if name == "replay_traffic" else None
     with pytest.raises(WorkflowFailureError) as failure:
         asyncio.run(_run(server_address, recorded))
     cause = failure.value.cause.cause
     assert isinstance(cause, ApplicationError)
-    assert cause.type == "TraceError"
+    assert cause.type == kind
     assert recorded.calls == [("replay_traffic",)]

@@ -1,1 +1,4 @@
-"""Activities, in the order of a run: `traffic` → `survey` → `search` → `ship`; `heartbeat` keeps long ones alive."""
+"""Activities, in the order of a run: `survey` → `search` → `ship`, or `search` → `tune` for one task.
+
+`heartbeat` keeps long ones alive.
+"""

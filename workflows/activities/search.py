@@ -1,7 +1,7 @@
 """Activities of a search: propose, build, judge and screen, then settle the winner."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from temporalio import activity
@@ -9,17 +9,19 @@ from temporalio import activity
 from candidates.agent import Attempt, Budget, KernelAgent, Stop
 from candidates.benchmark.benchmark import Benchmark
 from candidates.builder import Builder
-from candidates.candidate import Proposal
+from candidates.candidate import Candidate, Proposal
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.model_calls import ModelCalls
 from candidates.measurement import Decision, Measurement
 from candidates.measurement import Stage as MeasurementStage
 from candidates.memory import lessons
 from candidates.promotion import decide_promotion
 from candidates.run import Progress, SearchEnd, Stage
+from candidates.spending import op_account, run_account
 from candidates.task import KernelTask
 from candidates.verdict import Accepted, Rejected
 from workflows.activities.heartbeat import beating
@@ -35,21 +37,33 @@ CONFIRM_S = 20.0
 
 
 class AuthorActivities:
-    def __init__(self, ledger: Ledger, blobs: BlobStore, agents: Mapping[str, KernelAgent]) -> None:
+    def __init__(self, ledger: Ledger, blobs: BlobStore, agents: Callable[[str], KernelAgent]) -> None:
+        """`agents` by name."""
         self._ledger, self._blobs, self._agents = ledger, blobs, agents
+        self._model_calls = ModelCalls(ledger)
 
     @activity.defn
     def propose(self, ask: ProposeInput) -> Generation:
         started = time.monotonic()
         task = self._ledger.task(ask.task_id)
-        budget = Budget(seconds=ask.seconds_left, attempts=ask.attempts_left)
+        budget = Budget(
+            seconds=ask.seconds_left,
+            attempts=ask.attempts_left,
+            round_id=f"{op_account(ask.run_id, ask.task_id)}/{ask.agent}/round-{ask.round_number}",
+            models=ask.models.endpoints,
+            accounts=self._open_accounts(ask),
+        )
         attempts = self._ledger.attempts(ask.run_id, ask.task_id)
-        if not attempts:
+        if ask.round_number == 0:
             message = f"{ask.agent} writes its first kernels"
             self._ledger.add_progress(ask.run_id, Progress(stage=Stage.SEARCH, op=task.op, message=message))
         with beating():
-            reply = self._agents[ask.agent].propose(task, attempts, budget)
+            reply = self._agents(ask.agent).propose(task, attempts, budget)
         proposals = () if isinstance(reply, Stop) else reply.proposals[: ask.attempts_left]
+        if any(proposal.model is not None for proposal in proposals):
+            spent = self._model_calls.balance(run_account(ask.run_id)).used
+            message = f"{ask.agent} wrote {len(proposals)} kernels, models cost ${spent.usd:.2f} so far"
+            self._ledger.add_progress(ask.run_id, Progress(stage=Stage.SEARCH, op=task.op, message=message))
         return Generation(
             run_id=ask.run_id,
             task_id=ask.task_id,
@@ -57,6 +71,14 @@ class AuthorActivities:
             stop_reason=f"{reply.reason}: {reply.message}" if isinstance(reply, Stop) else None,
             wall_s=time.monotonic() - started,
         )
+
+    def _open_accounts(self, ask: ProposeInput) -> tuple[str, ...]:
+        if not ask.models.endpoints:
+            return ()
+        run, op = run_account(ask.run_id), op_account(ask.run_id, ask.task_id)
+        self._model_calls.open_account(run, ask.models.run)
+        self._model_calls.open_account(op, ask.models.op)
+        return (run, op)
 
 
 class BuildActivities:
@@ -68,24 +90,25 @@ class BuildActivities:
         """Builds what is not built yet; a build that fails is an attempt that ended. Wall seconds."""
         started = time.monotonic()
         task = self._ledger.task(generation.task_id)
+        proposals = _proposals(self._blobs, generation)
         with beating(), ThreadPoolExecutor(self._parallel) as pool:
-            for _ in pool.map(
-                lambda proposal: self._build(generation.run_id, task, proposal),
-                _proposals(self._blobs, generation),
-            ):
-                pass
+            failures = pool.map(lambda proposal: self._build(task, proposal.candidate), proposals)
+            # In the order of the proposals, whichever build ends first: what an agent is told must not vary.
+            for proposal, failure in zip(proposals, failures, strict=True):
+                if failure is not None:
+                    self._ledger.put_attempt(generation.run_id, task.id, Attempt(proposal=proposal, verdict=failure))
         return time.monotonic() - started
 
-    def _build(self, run_id: str, task: KernelTask, proposal: Proposal) -> None:
-        candidate = proposal.candidate
+    def _build(self, task: KernelTask, candidate: Candidate) -> Rejected | None:
+        """None: its artifact is there."""
         self._ledger.put_candidate(candidate)
         if self._ledger.artifact(task.id, candidate.id) is not None:
-            return
+            return None
         built = self._builder.build(task, candidate)
         if isinstance(built, Rejected):
-            self._ledger.put_attempt(run_id, task.id, Attempt(proposal=proposal, verdict=built))
-        else:
-            self._ledger.put_artifact(task.id, candidate.id, self._blobs.put(built))
+            return built
+        self._ledger.put_artifact(task.id, candidate.id, self._blobs.put(built))
+        return None
 
 
 class DeviceSearchActivities:
@@ -160,6 +183,7 @@ class DeviceSearchActivities:
                     "decision": decision,
                     "candidate_id": candidate_id,
                     "reason": reason,
+                    "stop_reason": settle.stop_reason,
                     "tried": len(attempts),
                 }
             )

@@ -146,6 +146,7 @@ def _plan(run: RunInput, request: RunRequest, ranking: Ranking) -> SearchPlan:
                 task_id=hot_op.task_id,
                 op=hot_op.op,
                 agents=request.agents,
+                models=request.models,
                 seconds=request.search_s / request.hot_ops,
                 attempts=request.attempts_per_op,
             )

@@ -5,7 +5,7 @@ from candidates.agent import Attempt
 from candidates.candidate import Candidate, Proposal
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.measurement import Measurement
-from candidates.run import Progress, RunRequest, Stage
+from candidates.run import Progress, RunRequest, Stage, TuneReport, TuneRequest
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, Rejected
 
@@ -55,6 +55,22 @@ def test_an_equal_request_finds_its_unfinished_run(ledger):
     other = REQUEST.model_copy(update={"model": "another"})
     assert ledger.open_run(other, "run-3") == "run-3"
     assert ledger.run_request("run-1") == REQUEST
+
+
+def test_tunes_are_runs_too(ledger):
+    tune = TuneRequest(task_id=TASK.id, op=TASK.op)
+    report = TuneReport(
+        run_id="tune-1", task=TASK.id, op=TASK.op, decision="lost", candidate=None, best_baseline=None,
+        speedup_over_best=None, interval=None, share_of_floor=None, tried=1, reason="race at 0.90x",
+        stop_reason="no_progress: flat", spend_usd=0.0, spend_tokens=0, budget_stops=(), wall_s=1.0,
+    )  # fmt: skip
+    ledger.open_run(REQUEST, "run-1")
+    assert ledger.open_run(tune, "tune-1") == ledger.open_run(tune, "tune-2") == "tune-1"
+    assert ledger.report("tune-1") is None
+    ledger.end_run(report)
+    assert ledger.report("tune-1") == report
+    assert [(entry.request, entry.report) for entry in ledger.runs()] == [(tune, report), (REQUEST, None)]
+    assert ledger.open_run(tune, "tune-2") == "tune-2"
 
 
 def test_writing_a_fact_twice_is_writing_it_once(ledger):

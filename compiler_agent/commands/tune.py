@@ -1,0 +1,64 @@
+"""`compiler-agent tune`: a kernel for one task of the ledger."""
+
+from typing import Annotated
+
+import typer
+
+from candidates.ledger.ledger import Ledger
+from candidates.run import TuneReport, TuneRequest
+from compiler_agent.choose_agents import choose_agents
+from compiler_agent.commands.options import (
+    AgentOption,
+    BudgetCallsOption,
+    BudgetTokensOption,
+    BudgetUsdOption,
+    JsonOption,
+    ModelNameOption,
+)
+from compiler_agent.commands.task import find_task
+from compiler_agent.local_run import perform_run
+from compiler_agent.machine import require_machine
+from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
+from compiler_agent.report import print_tune_report
+from compiler_agent.settings import read_settings
+
+
+def tune(
+    task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
+    agent: AgentOption = None,
+    model_name: ModelNameOption = None,
+    seconds: Annotated[float, typer.Option(min=1.0, help="Search time, waiting for models included.")] = 60.0,
+    attempts: Annotated[int, typer.Option(min=1, help="Candidates at most.")] = 24,
+    budget_usd: BudgetUsdOption = None,
+    budget_tokens: BudgetTokensOption = None,
+    budget_calls: BudgetCallsOption = None,
+    json: JsonOption = False,
+) -> ExitCode:
+    """Searches a kernel for one task, races the best, and confirms it if it wins.
+
+    Example: compiler-agent tune 3f2a --agent search --agent llm --model-name claude --budget-usd 2 --seconds 600
+
+    Ctrl-C stops it; the same command goes on. `compiler-agent task list` shows the tasks.
+    """
+    settings = read_settings()
+    chosen = choose_agents(
+        settings, agent or (), model_name or (), usd=budget_usd, tokens=budget_tokens, calls=budget_calls
+    )
+    ledger = Ledger(settings.ledger_url)
+    found = find_task(ledger, task)
+    require_machine(settings)
+    request = TuneRequest(
+        task_id=found.id,
+        op=found.op,
+        agents=chosen.agents,
+        models=chosen.models,
+        search_s=seconds,
+        attempts=attempts,
+    )
+    report = perform_run(settings, ledger, request, progress_console)
+    assert isinstance(report, TuneReport)
+    if json:
+        print_json(report)
+    else:
+        print_tune_report(report, result_console)
+    return ExitCode.DONE if report.decision == "won" else ExitCode.NOT_ACHIEVED

@@ -1,0 +1,17 @@
+"""The activity that ends the tuning of one task: its report."""
+
+from temporalio import activity
+
+from candidates.ledger.ledger import Ledger
+from candidates.ledger.run_report import report_tune
+from workflows.payloads import SearchInput
+
+
+class TuneActivities:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    @activity.defn
+    def conclude_tune(self, search: SearchInput) -> None:
+        """Writes the report that ends the run."""
+        self._ledger.end_run(report_tune(self._ledger, search.run_id, search.task_id))
