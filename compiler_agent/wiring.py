@@ -20,7 +20,12 @@ from candidates.judge.sanitizers import Sanitizers
 from candidates.language import KernelLanguage
 from candidates.languages.cpp import CppLanguage
 from candidates.ledger.blobs import BlobStore
+from candidates.ledger.cards import Cards
+from candidates.ledger.known_device import known_device_facts
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.past_winners import past_winners
+from compiler_agent.agents.llm.agent import LlmAgent
+from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
 from compiler_agent.device import known_ceilings
 from compiler_agent.models.endpoints import find_endpoint, read_endpoints
@@ -53,15 +58,22 @@ class AgentKind:
 
 
 def _llm_agent(settings: Settings, ledger: Ledger, blobs: BlobStore) -> KernelAgent:
-    from compiler_agent.agents.llm.agent import LlmAgent  # type: ignore[import-not-found]
-
-    @functools.cache
     def model(name: str) -> MeteredModel:
         endpoint = find_endpoint(read_endpoints(settings.home, os.environ), name)
         return open_model(endpoint, settings.home, os.environ, ledger, blobs)
 
-    agent: KernelAgent = LlmAgent(open_model=model, languages=LANGUAGES, store=blobs.put)
-    return agent
+    reports, cards = compiler_reports(), Cards(ledger)
+    return LlmAgent(
+        Collaborators(
+            open_model=model,
+            languages=LANGUAGES,
+            store=blobs.put,
+            device_facts=lambda task: known_device_facts(ledger, task),
+            compiler_report=lambda task, candidate: reports.report(task, candidate).as_text(),
+            past_winners=lambda task: past_winners(ledger, task),
+            memory=lambda task: tuple(card.as_text() for card in cards.search(task)),
+        )
+    )
 
 
 AGENTS: Mapping[str, AgentKind] = {
