@@ -150,8 +150,14 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
             match name:
                 case queues.CONTROL:
                     traffic = TrafficActivities(ledger, settings.home)
-                    conclude = TuneActivities(ledger).conclude_tune
-                    services.append(QueueService(queue=name, activities=[traffic.replay_traffic, conclude], parallel=2))
+                    tune = TuneActivities(ledger)
+                    services.append(
+                        QueueService(
+                            queue=name,
+                            activities=[traffic.replay_traffic, tune.conclude_tune, tune.conclude_exam],
+                            parallel=2,
+                        )
+                    )
                 case queues.AUTHOR:
                     author = AuthorActivities(ledger, blobs, agents(settings, ledger, blobs))
                     services.append(QueueService(queue=name, activities=[author.propose], parallel=8))

@@ -59,13 +59,13 @@ class LlmAgent:
             return planned
         if not budget.round_id or not budget.accounts:
             raise ValueError(f"the llm agent needs a round's name and accounts to pay from, not {budget}")
-        shows_winners = any(isinstance(order, Draft) for order in planned)
+        shows_winners = budget.recalls_past and any(isinstance(order, Draft) for order in planned)
         context = Context(
             task=task,
             history=history,
             device_facts=self._collaborators.device_facts(task),
             winners=self._collaborators.past_winners(task) if shows_winners else (),
-            lessons=self._collaborators.memory(task),
+            lessons=self._collaborators.memory(task) if budget.recalls_past else (),
         )
         chosen = choose_models(budget.models, history, len(planned))
         calls = self._open_calls(task, history, budget)
