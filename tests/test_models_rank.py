@@ -48,7 +48,7 @@ class Able:
 
     def __call__(self, body: dict[str, Any]) -> Say:
         asked = json.dumps(body)
-        (task,) = (task for task in open_ledger(self._home).tasks() if f"for the op {task.op}," in asked)
+        (task,) = (task for task in open_ledger(self._home).tasks() if f"| {task.op} at " in asked)
         source = f"{plain_kernel(task).source}\nstatic const int number_{next(self._number)} = 0;\n"
         return Say(text=f"Change: plain loops\n\n```cpp\n{source}```\n")
 
