@@ -15,6 +15,13 @@ from tests.model_server.server import ModelServer
 GOOD = (Path(__file__).parent / "attacks" / "honest" / "rmsnorm_two_pass.cpp").read_text()
 BROKEN = GOOD.replace("float scale", "flaot scale")
 
+FRAME = (
+    'Change: as asked\n\n```cpp\n#include <cstdint>\nextern "C" void kernel(const float* x, const float* weight, '
+    "float* y, int64_t rows) {\n",
+    "\n}\n```\n",
+)
+"""A small model does not find the form by itself; what stands within it is its own."""
+
 
 def says(source: str, change: str) -> Say:
     return Say(text=f"Here it is.\nChange: {change}\n\n```cpp\n{source}```\n")
@@ -63,7 +70,7 @@ def test_a_real_model_that_writes_poor_kernels_is_survived(tmp_path):
     from tests.compiler_agent.models.speaker import Speaker
 
     server = ModelServer(key=None, is_vendors=False)
-    server.default = Speaker(tmp_path, most_new_tokens=120)
+    server.default = Speaker(tmp_path, most_new_tokens=96, frame=FRAME)
     price = "usd_per_million_tokens = { input = 1.0, output = 2.0 }"
     (tmp_path / "models.toml").write_text(
         f'[local]\napi = "openai-chat"\nmodel = "test-model-1"\nbase_url = "{server.url}/v1"\n{price}\n'
@@ -80,7 +87,9 @@ def test_a_real_model_that_writes_poor_kernels_is_survived(tmp_path):
     assert done.returncode == (0 if report["decision"] == "won" else 1), done.stderr
     assert "Traceback" not in done.stderr
     assert report["stop_reason"].partition(":")[0] in ("budget", "no_kernel", "no_progress")
-    assert len(ledger.attempts(report["run_id"], RMSNORM.id)) == report["tried"] <= 2
+    attempts = ledger.attempts(report["run_id"], RMSNORM.id)
+    assert 1 <= len(attempts) == report["tried"] <= 2
+    assert all(each.proposal.candidate.source.startswith("#include <cstdint>") for each in attempts)
     calls = ModelCalls(ledger).calls(report["run_id"])
     assert len(calls) == len(server.billed) >= 1
     assert all(one.end is not None and one.end.is_spend_known for one in calls)
