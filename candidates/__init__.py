@@ -4,5 +4,6 @@
 described as `hot_ops`) → `extraction`, or `problems` for public suites (by way of `exported_op`: a `task` with
 `workloads`, `reference`, `error_bound`) → `agent` (whoever proposes a `candidate`, with its `transcript`) → `builder`
 with `languages` → `judge` (a `verdict`) → `benchmark` (a `measurement` against `floor` and baselines) → `promotion` →
-`serving_build`. `ledger` remembers every step, `run` holds a run's records.
+`serving_build`. `ledger` remembers every step, `run` holds a run's records, `exam` those of a model's exam with
+`exam_statistics`.
 """

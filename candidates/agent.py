@@ -38,6 +38,8 @@ class Budget(Record):
     """Endpoints that a paid agent may ask."""
     accounts: tuple[str, ...] = ()
     """Spending accounts, opened with their caps: the run's and the op's. What is left is in their balances."""
+    recalls_past: bool = True
+    """False: nothing of earlier searches is told to a model, so that models that are compared start alike."""
 
 
 class Proposals(Record):

@@ -79,10 +79,13 @@ _AROUND_A_SEARCH_S = 40.0
 """Before each search baselines are timed; after it come a race and a confirmation."""
 
 
-def expected_seconds(request: RunRequest | TuneRequest) -> dict[Stage, float]:
+def expected_search_s(search_s: float, searches: int = 1) -> float:
+    """What so many searches take, roughly; only for the display of time left."""
+    return (search_s + _AROUND_A_SEARCH_S) * searches
+
+
+def expected_seconds(request: RunRequest) -> dict[Stage, float]:
     """What each stage of an embedded run takes, roughly; only for the display of time left."""
-    if isinstance(request, TuneRequest):
-        return {Stage.SEARCH: request.search_s + _AROUND_A_SEARCH_S}
     return {
         Stage.DEVICE: 10.0,
         Stage.REPLAY: 10.0,

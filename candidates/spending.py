@@ -138,6 +138,11 @@ class ModelCall(Record):
     request: str
     """Blob of the request."""
 
+    @property
+    def begins_sample(self) -> bool:
+        """Whether it is the first call for a kernel, which its id says; a second one has another name."""
+        return self.call_id.rpartition("/")[2].startswith("sample-")
+
 
 class CallOutcome(StrEnum):
     REPLY = "reply"

@@ -10,7 +10,8 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
 
 from candidates.ceilings import fingerprint_device
-from candidates.ledger.ledger import Ledger
-from candidates.run import RunReport, RunRequest, TuneReport, TuneRequest, expected_seconds
+from candidates.exam import ExamRequest
+from candidates.ledger.ledger import AnyReport, AnyRequest, Ledger
+from candidates.run import RunRequest, Stage, TuneRequest, expected_search_s, expected_seconds
 from compiler_agent.child_processes import start_child, stop_child
 from compiler_agent.outcome import UserFault
 from compiler_agent.progress import ProgressDisplay
@@ -30,7 +32,8 @@ from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import temporal_server
 from compiler_agent.worker import connect
 from workflows import queues
-from workflows.payloads import RunInput, SearchInput
+from workflows.model_exam import ModelExam
+from workflows.payloads import ExamInput, RunInput, SearchInput
 from workflows.retries import USER_FAULTS
 from workflows.tune_task import TuneTask
 from workflows.tuning_run import TuningRun
@@ -43,25 +46,31 @@ class RunFailed(Exception):
     """An activity failed for good, and not by the user's fault; the message names it and the logs."""
 
 
-def perform_run(
-    settings: Settings, ledger: Ledger, request: RunRequest | TuneRequest, console: Console
-) -> RunReport | TuneReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kind:
+    """A workflow, as its requests are told apart."""
+
+    word: str
+    """Its runs are named by it."""
+    workflow: str
+    expected_s: Mapping[Stage, float]
+
+
+def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console: Console) -> AnyReport:
     """Starts or resumes the run that was asked for, and returns its report when it has ended.
 
     Ctrl-C ends workers and server in order and passes on; the same request afterwards goes on where it was.
     """
     device = fingerprint_device()
     ledger.put_device(device)
-    word = "run" if isinstance(request, RunRequest) else "tune"
-    fresh_id = f"{word}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    kind = _kind(request)
+    fresh_id = f"{kind.word}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
     run_id = ledger.open_run(request, fresh_id)
     if run_id != fresh_id:
         console.print(f"going on with {run_id}", highlight=False)
     try:
         with _exclusive(settings.home), temporal_server(settings) as address, _workers(settings, address) as workers:
-            asyncio.run(
-                _follow(settings, ledger, request, _input(request, run_id, device.id), console, address, workers)
-            )
+            asyncio.run(_follow(settings, ledger, kind, _input(request, run_id, device.id), console, address, workers))
     except KeyboardInterrupt:
         console.print(f"{run_id} stopped; the same command goes on with it", highlight=False)
         raise
@@ -71,7 +80,19 @@ def perform_run(
     return report
 
 
-def _input(request: RunRequest | TuneRequest, run_id: str, device_id: str) -> RunInput | SearchInput:
+def _kind(request: AnyRequest) -> _Kind:
+    match request:
+        case RunRequest():
+            return _Kind(word="run", workflow=TuningRun.__name__, expected_s=expected_seconds(request))
+        case TuneRequest():
+            expected_s = {Stage.SEARCH: expected_search_s(request.search_s)}
+            return _Kind(word="tune", workflow=TuneTask.__name__, expected_s=expected_s)
+        case ExamRequest():
+            expected_s = {Stage.SEARCH: expected_search_s(request.search_s, len(request.tasks))}
+            return _Kind(word="exam", workflow=ModelExam.__name__, expected_s=expected_s)
+
+
+def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | SearchInput | ExamInput:
     match request:
         case RunRequest():
             return RunInput(run_id=run_id, device_id=device_id)
@@ -86,20 +107,37 @@ def _input(request: RunRequest | TuneRequest, run_id: str, device_id: str) -> Ru
                 seconds=request.search_s,
                 attempts=request.attempts,
             )
+        case ExamRequest():
+            searches = tuple(
+                SearchInput(
+                    run_id=run_id,
+                    device_id=device_id,
+                    task_id=task.task_id,
+                    op=task.op,
+                    agents=("llm",),
+                    models=request.models,
+                    seconds=request.search_s,
+                    attempts=request.attempts,
+                    recalls_past=False,
+                    last_stage=request.last_stage,
+                )
+                for task in request.tasks
+            )
+            return ExamInput(run_id=run_id, searches=searches)
 
 
 async def _follow(
     settings: Settings,
     ledger: Ledger,
-    request: RunRequest | TuneRequest,
-    run: RunInput | SearchInput,
+    kind: _Kind,
+    run: RunInput | SearchInput | ExamInput,
     console: Console,
     address: str,
     workers: tuple[subprocess.Popen[bytes], ...],
 ) -> None:
     client = await connect(address, settings.temporal_namespace)
     handle: WorkflowHandle[Any, Any] = await client.start_workflow(
-        (TuningRun if isinstance(run, RunInput) else TuneTask).__name__,
+        kind.workflow,
         run,
         id=run.run_id,
         task_queue=queues.CONTROL,
@@ -108,7 +146,7 @@ async def _follow(
     )
     ended = asyncio.ensure_future(handle.result())
     seen = 0
-    with ProgressDisplay(expected_seconds(request), console) as display:
+    with ProgressDisplay(kind.expected_s, console) as display:
         try:
             while not ended.done():
                 await asyncio.wait([ended], timeout=POLL_S)

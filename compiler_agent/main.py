@@ -18,6 +18,7 @@ from compiler_agent.commands import (
     memory,
     models,
     problems,
+    rank,
     replay,
     run,
     task,
@@ -48,6 +49,7 @@ app.command("bench")(bench.bench)
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
 app.add_typer(builds.app, name="builds")
+models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)

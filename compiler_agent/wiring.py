@@ -15,16 +15,15 @@ from candidates.candidate import LanguageName
 from candidates.ceilings import fingerprint_device
 from candidates.compiler_report import CompilerReporter
 from candidates.compiler_reports import CompilerReports
-from candidates.device_facts import device_facts
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.language import KernelLanguage
 from candidates.languages.cpp import CppLanguage
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
+from candidates.ledger.known_device import known_device_facts
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.past_winners import past_winners
-from candidates.task import KernelTask
 from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
@@ -59,22 +58,17 @@ class AgentKind:
 
 
 def _llm_agent(settings: Settings, ledger: Ledger, blobs: BlobStore) -> KernelAgent:
-    reports, cards = compiler_reports(), Cards(ledger)
-
     def model(name: str) -> MeteredModel:
         endpoint = find_endpoint(read_endpoints(settings.home, os.environ), name)
         return open_model(endpoint, settings.home, os.environ, ledger, blobs)
 
-    def facts(task: KernelTask) -> str:
-        device = ledger.device(task.device_id)
-        return "" if device is None else device_facts(device, ledger.ceilings(task.device_id, task.threads))
-
+    reports, cards = compiler_reports(), Cards(ledger)
     return LlmAgent(
         Collaborators(
             open_model=model,
             languages=LANGUAGES,
             store=blobs.put,
-            device_facts=facts,
+            device_facts=lambda task: known_device_facts(ledger, task),
             compiler_report=lambda task, candidate: reports.report(task, candidate).as_text(),
             past_winners=lambda task: past_winners(ledger, task),
             memory=lambda task: tuple(card.as_text() for card in cards.search(task)),
@@ -156,8 +150,14 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
             match name:
                 case queues.CONTROL:
                     traffic = TrafficActivities(ledger, settings.home)
-                    conclude = TuneActivities(ledger).conclude_tune
-                    services.append(QueueService(queue=name, activities=[traffic.replay_traffic, conclude], parallel=2))
+                    tune = TuneActivities(ledger)
+                    services.append(
+                        QueueService(
+                            queue=name,
+                            activities=[traffic.replay_traffic, tune.conclude_tune, tune.conclude_exam],
+                            parallel=2,
+                        )
+                    )
                 case queues.AUTHOR:
                     author = AuthorActivities(ledger, blobs, agents(settings, ledger, blobs))
                     services.append(QueueService(queue=name, activities=[author.propose], parallel=8))

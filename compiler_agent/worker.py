@@ -15,10 +15,13 @@ from temporalio.worker import Worker
 
 from compiler_agent.temporal_server import TemporalUnavailable
 from workflows.kernel_search import KernelSearch
+from workflows.model_exam import ModelExam
 from workflows.queues import CONTROL
 from workflows.ship_winner import ShipWinner
 from workflows.tune_task import TuneTask
 from workflows.tuning_run import TuningRun
+
+WORKFLOWS = (TuningRun, TuneTask, ModelExam, KernelSearch, ShipWinner)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +55,7 @@ async def serve(client: Client, services: Sequence[QueueService]) -> None:
                 Worker(
                     client,
                     task_queue=service.queue,
-                    workflows=[TuningRun, TuneTask, KernelSearch, ShipWinner] if service.queue == CONTROL else [],
+                    workflows=WORKFLOWS if service.queue == CONTROL else [],
                     activities=service.activities,
                     activity_executor=ThreadPoolExecutor(service.parallel),
                     max_concurrent_activities=service.parallel,

@@ -35,7 +35,10 @@ class KernelSearch:
         await workflow.execute_activity(
             "settle_winner",
             SettleInput(
-                run_id=search.run_id, task_id=search.task_id, stop_reason=_in_words(search.agents, stop_reasons)
+                run_id=search.run_id,
+                task_id=search.task_id,
+                stop_reason=_in_words(search.agents, stop_reasons),
+                last_stage=search.last_stage,
             ),
             task_queue=queues.device_queue(search.device_id),
             start_to_close_timeout=timedelta(minutes=30),
@@ -63,6 +66,7 @@ class KernelSearch:
                     models=search.models,
                     seconds_left=seconds_left,
                     attempts_left=attempts_left,
+                    recalls_past=search.recalls_past,
                 ),
                 result_type=Generation,
                 task_queue=queues.AUTHOR,

@@ -2,6 +2,7 @@
 
 from pydantic import Field
 
+from candidates.measurement import Stage as MeasurementStage
 from candidates.record import Record
 from candidates.spending import ModelBudget
 
@@ -20,6 +21,17 @@ class SearchInput(Record):
     models: ModelBudget
     seconds: float = Field(ge=0)
     attempts: int = Field(ge=0)
+    recalls_past: bool = True
+    """False: agents are told nothing of earlier searches."""
+    last_stage: MeasurementStage = MeasurementStage.CONFIRM
+    """SCREEN: nothing is raced, and nothing wins."""
+
+
+class ExamInput(Record):
+    """One search after the other."""
+
+    run_id: str
+    searches: tuple[SearchInput, ...]
 
 
 class SearchOutcome(Record):
@@ -42,6 +54,7 @@ class ProposeInput(Record):
     models: ModelBudget
     seconds_left: float = Field(ge=0)
     attempts_left: int = Field(ge=0)
+    recalls_past: bool = True
 
 
 class Generation(Record):
@@ -65,6 +78,7 @@ class SettleInput(Record):
     run_id: str
     task_id: str
     stop_reason: str
+    last_stage: MeasurementStage = MeasurementStage.CONFIRM
 
 
 class ShipInput(Record):

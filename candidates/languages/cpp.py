@@ -109,6 +109,9 @@ class CppLanguage:
             scaled_error=task.error_bound.factor * task.error_bound.scaled_error,
             flags=" ".join(FLAGS),
             weights=weights,
+            others="Other shapes of the same kind are judged too."
+            if task.hidden_workloads
+            else "No others are judged.",
         )
 
     def report_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
@@ -205,5 +208,5 @@ Rules
 
 Shapes, weighted by how often production calls them:
 {weights}
-Other shapes of the same kind are judged too.
+{others}
 """

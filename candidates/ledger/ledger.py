@@ -19,6 +19,7 @@ from candidates.agent import Attempt
 from candidates.candidate import Candidate
 from candidates.device import DeviceCeilings, DeviceFingerprint
 from candidates.device_model import DeviceModel
+from candidates.exam import ExamReport, ExamRequest
 from candidates.ledger.tables import (
     ApprovalRow,
     ArtifactRow,
@@ -49,8 +50,11 @@ from candidates.task import KernelTask
 R = TypeVar("R", bound=Record)
 F = TypeVar("F", AttemptRow, MeasurementRow, EvaluationRow)
 
-_REQUEST: TypeAdapter[RunRequest | TuneRequest] = TypeAdapter(RunRequest | TuneRequest)
-_REPORT: TypeAdapter[RunReport | TuneReport] = TypeAdapter(RunReport | TuneReport)
+AnyRequest = RunRequest | TuneRequest | ExamRequest
+AnyReport = RunReport | TuneReport | ExamReport
+
+_REQUEST: TypeAdapter[AnyRequest] = TypeAdapter(AnyRequest)
+_REPORT: TypeAdapter[AnyReport] = TypeAdapter(AnyReport)
 
 
 class LedgerError(Exception):
@@ -71,8 +75,8 @@ class Evaluation(NamedTuple):
 class RunEntry(NamedTuple):
     run_id: str
     started_at: datetime
-    request: RunRequest | TuneRequest
-    report: RunReport | TuneReport | None
+    request: AnyRequest
+    report: AnyReport | None
 
 
 class Ledger:
@@ -110,20 +114,30 @@ class Ledger:
         """Of a run from a trace to a build."""
         return self._one(RunRequest, select(RunRow).where(RunRow.run_id == run_id), f"run {run_id}")
 
+    def exam_request(self, run_id: str) -> ExamRequest:
+        return self._one(ExamRequest, select(RunRow).where(RunRow.run_id == run_id), f"exam {run_id}")
+
     def run_age_s(self, run_id: str) -> float:
         """Seconds since the run began."""
         with Session(self._engine) as session:
             began = session.scalars(select(RunRow.recorded_at).where(RunRow.run_id == run_id)).one()
         return (datetime.now(UTC) - _in_utc(began)).total_seconds()
 
-    def end_run(self, report: RunReport | TuneReport) -> None:
+    def end_run(self, report: AnyReport) -> None:
         self._insert(RunEndRow(run_id=report.run_id, record=_json(report)))
 
-    def report(self, run_id: str) -> RunReport | TuneReport | None:
+    def report(self, run_id: str) -> AnyReport | None:
         """None: the run has not ended."""
         with Session(self._engine) as session:
             record = session.scalars(select(RunEndRow.record).where(RunEndRow.run_id == run_id)).first()
         return None if record is None else _REPORT.validate_python(record)
+
+    def latest_report(self, request: Request) -> AnyReport | None:
+        """Of the latest run of an equal request; None where there is none, or it has not ended."""
+        with Session(self._engine) as session:
+            runs = select(RunRow.run_id).where(RunRow.request_digest == request.digest)
+            latest = session.scalars(runs.order_by(RunRow.sequence.desc())).first()
+        return None if latest is None else self.report(latest)
 
     def runs(self) -> tuple[RunEntry, ...]:
         """Newest first."""

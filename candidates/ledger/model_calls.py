@@ -81,6 +81,13 @@ class ModelCalls:
             used=Amount.model_validate({limit: getattr(row, f"used_{limit}") for limit in LIMITS}),
         )
 
+    def used(self, account: str) -> Amount:
+        """What calls took or have reserved; nothing of an account that was never opened."""
+        try:
+            return self.balance(account).used
+        except LedgerError:  # opened by the first agent that may ask a model
+            return Amount(nano_usd=0, tokens=0, milliseconds=0, calls=0)
+
     def begin(self, call: ModelCall) -> Begun | Answered | BudgetStop:
         """Reserves the call on all its accounts, or on none. One worker at a time may ask for one id.
 

@@ -1,7 +1,5 @@
 """report_run, report_tune: what a run came to, from the facts in the ledger."""
 
-from typing import NamedTuple
-
 from candidates.hot_ops import HotOp
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import ModelCalls
@@ -22,7 +20,7 @@ from candidates.run import (
     Stage,
     TuneReport,
 )
-from candidates.spending import BudgetStop, run_account
+from candidates.spending import run_account
 
 
 def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport:
@@ -36,7 +34,8 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
     failure = ledger.stage(run_id, BUILD_FAILURE, BuildFailure)
     build_report = None if build is None else _report_build(build, _gates(end_to_end, failure), live_build)
     ends = {end.task_id: end for end in ledger.search_ends(run_id)}
-    spent = _spent(ledger, run_id)
+    calls, account = ModelCalls(ledger), run_account(run_id)
+    spent = calls.used(account)
     return RunReport(
         run_id=run_id,
         replay=replay.report,
@@ -51,7 +50,7 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
         end_to_end=end_to_end,
         spend_usd=spent.usd,
         spend_tokens=spent.tokens,
-        budget_stops=spent.stops,
+        budget_stops=calls.stops(account),
         wall_s=ledger.run_age_s(run_id),
     )
 
@@ -64,7 +63,8 @@ def report_tune(ledger: Ledger, run_id: str, task_id: str) -> TuneReport:
     measurement = measurement_of(ledger, run_id, end)
     calls_per_hour = {workload.name: workload.calls_per_hour for workload in ledger.task(task_id).public_workloads}
     heaviest = measurement.heaviest(calls_per_hour) if measurement is not None else None
-    spent = _spent(ledger, run_id)
+    calls, account = ModelCalls(ledger), run_account(run_id)
+    spent = calls.used(account)
     return TuneReport(
         run_id=run_id,
         task=task_id,
@@ -80,24 +80,9 @@ def report_tune(ledger: Ledger, run_id: str, task_id: str) -> TuneReport:
         stop_reason=end.stop_reason,
         spend_usd=spent.usd,
         spend_tokens=spent.tokens,
-        budget_stops=spent.stops,
+        budget_stops=calls.stops(account),
         wall_s=ledger.run_age_s(run_id),
     )
-
-
-class _Spent(NamedTuple):
-    usd: float
-    tokens: int
-    stops: tuple[BudgetStop, ...]
-
-
-def _spent(ledger: Ledger, run_id: str) -> _Spent:
-    calls, account = ModelCalls(ledger), run_account(run_id)
-    try:
-        used = calls.balance(account).used
-    except LedgerError:  # opened by the first agent that may ask a model
-        return _Spent(usd=0.0, tokens=0, stops=())
-    return _Spent(usd=used.usd, tokens=used.tokens, stops=calls.stops(account))
 
 
 def measurement_of(ledger: Ledger, run_id: str, end: SearchEnd | None) -> Measurement | None:

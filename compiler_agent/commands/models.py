@@ -1,4 +1,4 @@
-"""`compiler-agent models`: the language models that are configured, and whether they answer."""
+"""`compiler-agent models check`: the language models that are configured, and whether they answer."""
 
 import os
 import secrets
@@ -29,7 +29,7 @@ from compiler_agent.models.retry import RetryPolicy
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.settings import Settings, read_settings
 
-app = typer.Typer(help="Language models: what is configured, and whether it answers.", no_args_is_help=True)
+app = typer.Typer(help="Language models: whether they answer, and how well they write kernels.", no_args_is_help=True)
 
 _PROBE = ModelRequest(
     prefix="You are asked whether you can be reached.",
@@ -57,11 +57,6 @@ class CheckedEndpoint(Record):
     usd: float | None = None
     usd_per_million_tokens: Price | None = None
     price_source: str | None = None
-
-
-@app.callback()
-def _models() -> None:
-    """Keeps `check` a sub-command while it is the only one."""
 
 
 @app.command()

@@ -165,14 +165,15 @@ def open_model(
     return MeteredModel(
         endpoint=endpoint,
         client=open_client(endpoint, key, redactor, policy),
-        price=_price_of(endpoint, home),
+        price=price_of(endpoint, home),
         calls=ModelCalls(ledger),
         blobs=blobs,
         redactor=redactor,
     )
 
 
-def _price_of(endpoint: Endpoint, home: Path) -> ListedPrice | None:
+def price_of(endpoint: Endpoint, home: Path) -> ListedPrice | None:
+    """None: it is not known. Raises UserFault for a price table that cannot be read."""
     if endpoint.usd_per_million_tokens is not None:
         return ListedPrice(price=endpoint.usd_per_million_tokens, source="models.toml", as_of=None)
     return read_prices(home).get(endpoint.model)

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import uuid
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -37,6 +38,7 @@ from compiler_agent.models.metered import MeteredModel
 from compiler_agent.worker import QueueService, connect, serve
 from tests.compiler_agent.models.spender import open_spender
 from tests.model_server.behaviour import Say
+from tests.model_server.server import ModelServer
 from workflows import queues
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
 from workflows.activities.tune import TuneActivities
@@ -86,6 +88,21 @@ class Place:
     def dies_at(self, moment: str) -> None:
         if self.die == moment:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def place_on(address: str, server: ModelServer, home: Path, die: str = "") -> Place:
+    """A namespace, a device and a ledger of its own."""
+    home.mkdir(exist_ok=True)
+    name = uuid.uuid4().hex
+    return Place(
+        address=address,
+        namespace=f"paid-{name}",
+        device_id=f"cpu-{name}",
+        server_url=server.url,
+        ledger_url=f"sqlite:///{home / 'ledger.sqlite'}",
+        home=str(home),
+        die=die,
+    )
 
 
 class DyingAgent:
@@ -192,8 +209,9 @@ def services(place: Place) -> list[QueueService]:
     author = AuthorActivities(ledger, blobs, {"llm": DyingAgent(agent, place)}.__getitem__)
     build = BuildActivities(ledger, blobs, bench, parallel=2)
     device = DeviceSearchActivities(ledger, blobs, bench, bench, lambda threads: bench)
+    tune = TuneActivities(ledger)
     return [
-        QueueService(queue=queues.CONTROL, activities=[TuneActivities(ledger).conclude_tune], parallel=2),
+        QueueService(queue=queues.CONTROL, activities=[tune.conclude_tune, tune.conclude_exam], parallel=2),
         QueueService(queue=queues.AUTHOR, activities=[author.propose], parallel=8),
         QueueService(queue=queues.BUILD, activities=[build.build_generation], parallel=2),
         QueueService(

@@ -5,7 +5,6 @@ import dataclasses
 import itertools
 import threading
 import time
-import uuid
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +20,9 @@ from tests.model_server.server import ModelServer
 from tests.workflows.paid_search import (
     RUN,
     SAMPLES,
-    Place,
     begin_search,
     open_namespace,
+    place_on,
     serving,
     start_worker,
     task_named,
@@ -69,20 +68,6 @@ class Searched:
         ]
 
 
-def _place(address: str, server: ModelServer, home: Path, die: str = "") -> Place:
-    home.mkdir(exist_ok=True)
-    name = uuid.uuid4().hex
-    return Place(
-        address=address,
-        namespace=f"paid-{name}",
-        device_id=f"cpu-{name}",
-        server_url=server.url,
-        ledger_url=f"sqlite:///{home / 'ledger.sqlite'}",
-        home=str(home),
-        die=die,
-    )
-
-
 async def _until(claim: object, what: str) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not claim():
@@ -105,7 +90,7 @@ async def _search(address: str, home: Path, moment: str) -> Searched:
         return write_reply(body)
 
     server.default = reply
-    place = _place(address, server, home, die=moment)
+    place = place_on(address, server, home, die=moment)
     client = await open_namespace(address, place.namespace)
     search = begin_search(place, task_named("double"), MODELS)
     ledger = Ledger(place.ledger_url)
@@ -207,7 +192,7 @@ def test_spend_never_exceeds_cap(server_address, tmp_path):
     """Fifty searches side by side share five dollars."""
     server = ModelServer()
     server.default = lambda body: write_reply(body, output_tokens=3000)
-    place = _place(server_address, server, tmp_path)
+    place = place_on(server_address, server, tmp_path)
 
     async def search_all():
         client = await open_namespace(server_address, place.namespace)
@@ -241,7 +226,7 @@ def test_same_script_same_ledger(server_address, tmp_path):
     async def replay(home: Path) -> Searched:
         server = ModelServer()
         server.default = write_reply
-        place = _place(server_address, server, home)
+        place = place_on(server_address, server, home)
         client = await open_namespace(server_address, place.namespace)
         search = begin_search(place, task_named("double"), MODELS.model_copy(update={"op": Caps(calls=SAMPLES)}))
         async with serving(client, place):

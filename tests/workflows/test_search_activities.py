@@ -111,7 +111,8 @@ def test_a_round_has_a_name_and_accounts_with_their_caps(ledger, tmp_path):
     for number in (0, 0, 1):
         generation = ActivityEnvironment().run(author.propose, _ask(models, number))
     assert generation.stop_reason == "budget: nothing left"
-    assert [budget.round_id for budget in agent.budgets] == [f"{op}/llm/round-{n}" for n in (0, 0, 1)]
+    names = [budget.round_id for budget in agent.budgets]
+    assert names == [f"{op}/llm/round-{number}-after-0" for number in (0, 0, 1)]
     assert {(budget.models, budget.accounts) for budget in agent.budgets} == {(("claude", "local"), ("run", op))}
     assert calls.balance("run").caps == models.run
     assert calls.balance(op).caps == models.op

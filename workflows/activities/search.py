@@ -56,6 +56,7 @@ class AuthorActivities:
             round_id=f"{op_account(ask.run_id, ask.task_id)}/{ask.agent}/{round_name}",
             models=ask.models.endpoints,
             accounts=self._open_accounts(ask),
+            recalls_past=ask.recalls_past,
         )
         if ask.round_number == 0:
             message = f"{ask.agent} writes its first kernels"
@@ -198,6 +199,8 @@ class DeviceSearchActivities:
             reasons = sorted({a.verdict.reason for a in attempts if isinstance(a.verdict, Rejected)})
             return ended("rejected", None, f"all {len(attempts)} candidates rejected: {', '.join(reasons)}")
         screened.sort(key=lambda attempt: -_speedup(attempt))
+        if settle.last_stage is MeasurementStage.SCREEN:
+            return ended("undecided", screened[0].proposal.candidate.id, f"screened at {_speedup(screened[0]):.2f}x")
         raced: list[tuple[Attempt, Measurement]] = []
         caught: list[str] = []
         for attempt in screened[:FINALISTS]:

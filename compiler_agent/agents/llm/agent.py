@@ -59,7 +59,7 @@ class LlmAgent:
             return planned
         if not budget.round_id or not budget.accounts:
             raise ValueError(f"the llm agent needs a round's name and accounts to pay from, not {budget}")
-        shows_winners = any(isinstance(order, Draft) for order in planned)
+        shows_winners = budget.recalls_past and any(isinstance(order, Draft) for order in planned)
         tried = {attempt.proposal.candidate.id for attempt in attempts}
         context = Context(
             task=task,
@@ -70,7 +70,7 @@ class LlmAgent:
                 for winner in (self._collaborators.past_winners(task) if shows_winners else ())
                 if winner.proposal.candidate.id not in tried
             ),
-            lessons=self._collaborators.memory(task),
+            lessons=self._collaborators.memory(task) if budget.recalls_past else (),
         )
         chosen = choose_models(budget.models, history, len(planned))
         calls = self._open_calls(task, history, budget)

@@ -75,6 +75,13 @@ def test_the_brief_shows_public_shapes_only() -> None:
     assert "batch=5" not in brief
     assert "dims in memory (0, 2, 1, 3)" in brief
     assert "omp_get_max_threads() is 2" in brief
+    assert "Other shapes of the same kind are judged too." in brief
+
+
+def test_the_brief_says_where_no_other_shapes_are_judged() -> None:
+    brief = LANGUAGE.brief(TASK.model_copy(update={"workloads": TASK.public_workloads}))
+    assert "No others are judged." in brief
+    assert "Other shapes" not in brief
 
 
 def test_what_the_brief_says_compiles() -> None:

@@ -349,3 +349,17 @@ def test_options_are_followed() -> None:
     hurried = numbered()
     llm(hurried).propose(TASK, (), budget(seconds=100))
     assert hurried.requests["round-0/sample-0"].timeout_s == 100
+
+
+def test_nothing_of_earlier_searches_is_told_where_models_are_compared() -> None:
+    told: dict[bool, str] = {}
+    for recalls_past in (True, False):
+        script = by_name({}, otherwise=says(right(1)))
+        winner = measured(proposal(right(2), agent="search"), 2.0)
+        agent = llm(script, winners=(winner,), lessons=("unrolling made it faster",))
+        asked = budget().model_copy(update={"recalls_past": recalls_past})
+        assert isinstance(agent.propose(TASK, (), asked), Proposals)
+        told[recalls_past] = script.requests["round-0/sample-0"].messages[0].text
+    for words in ("unrolling made it faster", "which = 2"):
+        assert words in told[True]
+        assert words not in told[False]

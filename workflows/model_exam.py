@@ -1,0 +1,32 @@
+"""ModelExam: a search for each task of an exam, one after the other, as a run of its own with its report."""
+
+from datetime import timedelta
+
+from temporalio import workflow
+
+from workflows import queues
+from workflows.retries import RETRY
+
+with workflow.unsafe.imports_passed_through():
+    from workflows.kernel_search import KernelSearch
+    from workflows.payloads import ExamInput
+
+
+@workflow.defn
+class ModelExam:
+    @workflow.run
+    async def run(self, exam: ExamInput) -> None:
+        for search in exam.searches:
+            await workflow.execute_child_workflow(
+                KernelSearch.run,
+                search,
+                id=f"{exam.run_id}/search/{search.task_id[:16]}",
+                task_queue=queues.CONTROL,
+            )
+        await workflow.execute_activity(
+            "conclude_exam",
+            exam,
+            task_queue=queues.CONTROL,
+            start_to_close_timeout=timedelta(minutes=5),
+            retry_policy=RETRY,
+        )
