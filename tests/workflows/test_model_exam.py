@@ -10,9 +10,7 @@ from candidates.measurement import Stage
 from tests.compiler_agent.models.spender import PRICE
 from tests.model_server.server import ModelServer
 from tests.workflows.paid_search import (
-    ROUNDS,
     RUN,
-    SAMPLES,
     begin_search,
     open_namespace,
     place_on,
@@ -42,7 +40,7 @@ def test_each_task_is_searched_and_the_report_ends_the_run(server_address, tmp_p
         tasks=tuple(ExamTask(task_id=task.id, op=task.op) for task in TASKS),
         models=MODELS,
         search_s=1e6,
-        attempts=100,
+        attempts=9,
         last_stage=last_stage,
     )
     ledger.open_run(request, RUN)
@@ -60,8 +58,10 @@ def test_each_task_is_searched_and_the_report_ends_the_run(server_address, tmp_p
     report = ledger.latest_report(request)
     assert isinstance(report, ExamReport)
     assert [task.op for task in report.tasks] == ["double", "twice", "again"]
-    assert report.stop_reasons == {"no_progress": 3}
-    assert report.samples_accepted.of == len(server.billed) == 3 * ROUNDS * SAMPLES
+    assert sum(report.stop_reasons.values()) == 3
+    attempts = [attempt for task in TASKS for attempt in ledger.attempts(RUN, task.id)]
+    assert report.samples_accepted.of == len(attempts) > 9
+    assert len(server.billed) > len(attempts), "diagnoses are paid for too, and are no samples"
     assert report.samples_accepted.count == sum(task.accepted for task in report.tasks) > 0
     assert report.spend_usd == pytest.approx(server.usd(**PRICES), abs=1e-8)
     stages = {task.stage for task in report.tasks if task.stage is not None}
