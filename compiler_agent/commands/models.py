@@ -27,6 +27,7 @@ from compiler_agent.models.metered import open_model
 from compiler_agent.models.prices import Price
 from compiler_agent.models.retry import RetryPolicy
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
+from compiler_agent.printable import printable
 from compiler_agent.settings import Settings, read_settings
 
 app = typer.Typer(help="Language models: whether they answer, and how well they write kernels.", no_args_is_help=True)
@@ -137,4 +138,4 @@ def _print(checked: tuple[CheckedEndpoint, ...]) -> None:
     result_console.print(table)
     for one in checked:
         if one.fault is not ExitCode.DONE:
-            result_console.print(f"{one.name}: {one.message}", highlight=False, markup=False, soft_wrap=True)
+            result_console.print(printable(f"{one.name}: {one.message}"), highlight=False, markup=False, soft_wrap=True)

@@ -13,8 +13,12 @@ from compiler_agent.models.completion import (
 
 REDACTED = "[redacted key]"
 
-_LOOKS_LIKE_A_KEY = re.compile(r"(?<![\w-])sk-[A-Za-z0-9_*.-]{12,}|(?<=Bearer )[A-Za-z0-9_.~+/=-]{12,}")
-"""OpenAI's and Anthropic's keys, also half masked as their error messages show them; anything sent as a bearer."""
+_LOOKS_LIKE_A_KEY = re.compile(
+    r"(?:(?<![\w-])|(?<=\\[bfnrt])|(?<=\\u[0-9a-f]{4}))sk-[A-Za-z0-9_*.-]{12,}|(?<=Bearer )[A-Za-z0-9_.~+/=-]{12,}"
+)
+"""OpenAI's and Anthropic's keys, also half masked as their error messages show them; anything sent as a bearer.
+
+What is redacted is JSON: there a key that begins a line stands behind the letter of an escape."""
 
 _SHORTEST_SECRET = 6
 """A shorter "key" (`none`, `EMPTY`: what local servers are given) is no secret, but a common word."""

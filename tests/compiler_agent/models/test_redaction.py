@@ -2,6 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from compiler_agent.models.completion import UserMessage
 from compiler_agent.models.redaction import REDACTED, Redactor
 
 KEY = "gw_7fQ2x9LmZt"
@@ -23,6 +24,12 @@ def test_a_key_that_begins_with_another_is_taken_whole():
 def test_what_looks_like_a_vendors_key_goes_too(leak):
     assert Redactor([]).redact(f"provided: {leak}, sorry") == f"provided: {REDACTED}, sorry"
     assert leak not in Redactor([]).redact(f'"Authorization": "Bearer {leak}"')
+
+
+@pytest.mark.parametrize("before", ["\n", "\t", '"', "\x1b", "key: "])
+def test_it_goes_from_json_too_wherever_a_line_begins(before):
+    leak = "sk-ant-api03-abcDEF_123-456789"
+    assert leak not in Redactor([]).redact(UserMessage(text=f"{before}{leak}\n").model_dump_json())
 
 
 @pytest.mark.parametrize(
