@@ -36,8 +36,10 @@ _HARMLESS_FLAGS = re.compile(
     r"|-mprefer-vector-width=(128|256|512)|-mno-avx512f|-mno-avx2|-falign-(loops|functions)=\d{1,3}"
     r"|--param=[a-z0-9-]+=\d{1,6}"
 )
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_LAUNCH_VALUE = re.compile(r"-?[0-9][0-9.eE+-]*|[A-Za-z_][A-Za-z0-9_]*")
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
+_LAUNCH_VALUE = re.compile(r"-?[0-9][0-9.eE+-]{0,99}|[A-Za-z_][A-Za-z0-9_]{0,99}")
+_MOST_OPTIONS = 64
+"""Flags and launch parameters of a candidate: a command line has its limits."""
 _HEADER_LINE = re.compile(r"//\s*(entry|prepare|launch|flags):\s*(.*?)\s*")
 
 
@@ -136,13 +138,19 @@ def _flags(candidate: Candidate) -> tuple[str, ...]:
     """All that the compiler is told, but what to compile into what. Raises SourceRefused."""
     for entry in filter(None, (candidate.entry, candidate.prepare)):
         if not _IDENTIFIER.fullmatch(entry) or entry.startswith("compiler_agent_"):
-            raise SourceRefused(f"{entry!r} cannot name an entry: use a C identifier without prefix compiler_agent_")
+            raise SourceRefused(
+                f"{entry[:100]!r} cannot name an entry: use a C identifier of up to 100 letters, without prefix "
+                "compiler_agent_"
+            )
+    if (count := len(candidate.build_flags) + len(candidate.launch_parameters)) > _MOST_OPTIONS:
+        raise SourceRefused(f"{count} flags and launch parameters: use {_MOST_OPTIONS} at most")
     for flag in candidate.build_flags:
         if not _HARMLESS_FLAGS.fullmatch(flag):
             raise SourceRefused(f"build flag {flag!r} is not allowed; these are: {_HARMLESS_FLAGS.pattern}")
     for name, value in candidate.launch_parameters.items():
         if not _IDENTIFIER.fullmatch(name) or not _LAUNCH_VALUE.fullmatch(str(value)):
-            raise SourceRefused(f"launch parameter {name}={value} is not an identifier with a number or identifier")
+            shown = f"{name}={value}"[:100]
+            raise SourceRefused(f"launch parameter {shown} is not an identifier with a number or identifier")
     macros = (f"-DLAUNCH_{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
     return (*FLAGS, *candidate.build_flags, *macros, *_LINK_FLAGS, "-include", "entries.h")
 

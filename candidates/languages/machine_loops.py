@@ -6,6 +6,7 @@ entries is none. Where a computed jump goes is not known: what only such jumps r
 
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -13,6 +14,8 @@ _LOCATION = re.compile(r"\t\.loc (\d{1,9}) (\d{1,9})")
 _FILE = re.compile(r'\t\.file (\d+) (?:".*" )?"([^"]*)"')
 _LABEL = re.compile(r"([.\w$]+):")
 _JUMP = re.compile(r"(?:notrack )?(j\w+)\s+(\S+)")
+MOST_BLOCKS = 4000
+"""A function of more is not searched: the time grows with their square."""
 _ENDS = ("ret", "rep ret", "ud2", "hlt")
 
 
@@ -44,7 +47,8 @@ class _Function:
 
 
 def find_loops(assembly: str, source: str) -> list[Loop]:
-    """In the order of the listing. `source` is the file whose line numbers count."""
+    """In the order of the listing; none of a function with more than MOST_BLOCKS blocks. `source` is the file whose
+    line numbers count."""
     return [loop for function in _read_functions(assembly, source) for loop in _loops_of(function)]
 
 
@@ -74,16 +78,26 @@ def _read_functions(assembly: str, source: str) -> list[_Function]:
 def _loops_of(function: _Function) -> Iterator[Loop]:
     code = function.instructions
     starts = _block_starts(code)
+    if len(starts) > MOST_BLOCKS:
+        return
     ranges = [range(a, b) for a, b in itertools.pairwise([*starts, len(code)])]
     successors = _successors(code, ranges)
     bodies = _natural_loops(successors)
     has_frame_pointer = any(each.text == "movq %rsp, %rbp" for each in code)
+    # Natural loops lie within each other or apart: the smallest around a block is the one that it belongs to.
+    innermost: dict[int, int] = {}
+    depth = Counter[int]()
+    for header in sorted(bodies, key=lambda each: len(bodies[each])):
+        depth.update(bodies[header])
+        for block in bodies[header]:
+            innermost.setdefault(block, header)
     for header, body in sorted(bodies.items()):
-        within = set[int]().union(*(inner for other, inner in bodies.items() if other in body and other != header))
         yield Loop(
             function=function.name,
-            depth=sum(header in outer for outer in bodies.values()),
-            instructions=tuple(code[at] for block in sorted(body - within) for at in ranges[block]),
+            depth=depth[header],
+            instructions=tuple(
+                code[at] for block in sorted(body) if innermost[block] == header for at in ranges[block]
+            ),
             has_frame_pointer=has_frame_pointer,
         )
 

@@ -1,9 +1,12 @@
 """BlobStore: bytes addressed by their sha256, in a folder."""
 
 import hashlib
+import re
 from pathlib import Path
 
 from candidates.whole_file import write_whole
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
 class BlobError(Exception):
@@ -26,11 +29,13 @@ class BlobStore:
         path = self._path(digest)
         try:
             content = path.read_bytes()
-        except FileNotFoundError as error:
-            raise BlobError(f"blob {digest} is not in {self._folder}") from error
+        except OSError as error:
+            raise BlobError(f"blob {digest} is not in {self._folder} ({error.strerror})") from error
         if hashlib.sha256(content).hexdigest() != digest:
             raise BlobError(f"blob {path} does not have the content that its name promises: restore it from a backup")
         return content
 
     def _path(self, digest: str) -> Path:
+        if not _DIGEST.fullmatch(digest):
+            raise BlobError(f"{digest!r} names no blob")
         return self._folder / digest[:2] / digest

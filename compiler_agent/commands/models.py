@@ -5,6 +5,7 @@ import secrets
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from candidates.ledger.blobs import BlobStore
@@ -130,7 +131,7 @@ def _print(checked: tuple[CheckedEndpoint, ...]) -> None:
         table.add_row(
             one.name,
             one.api,
-            one.model,
+            escape(one.model),
             one.outcome if one.fault is ExitCode.DONE else f"[bold red]{one.outcome}[/]",
             "" if one.seconds is None else f"{one.seconds:.1f}",
             "unknown: cap the tokens" if price is None else f"${price.input:g}/${price.output:g} per million",

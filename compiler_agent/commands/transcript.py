@@ -4,6 +4,7 @@ import os
 from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from candidates.candidate import Proposal
 from candidates.ledger.blobs import BlobError, BlobStore
@@ -74,18 +75,20 @@ def _read(settings: Settings, proposal: Proposal, redactor: Redactor) -> _Dialog
     def content(digest: str) -> str:
         try:
             return redactor.redact(blobs.get(digest).decode())
-        except BlobError as error:
+        except (BlobError, UnicodeDecodeError) as error:
             raise UserFault(f"the dialogue is not whole: {error}") from error
 
-    turns = Transcript.model_validate_json(content(proposal.transcript or "")).turns
-    return [
-        (
-            turn,
-            ModelRequest.model_validate_json(content(turn.request)),
-            Completion.model_validate_json(content(turn.answer)),
-        )
-        for turn in turns
-    ]
+    try:
+        return [
+            (
+                turn,
+                ModelRequest.model_validate_json(content(turn.request)),
+                Completion.model_validate_json(content(turn.answer)),
+            )
+            for turn in Transcript.model_validate_json(content(proposal.transcript or "")).turns
+        ]
+    except ValidationError as error:
+        raise UserFault(f"the dialogue was written in another form, maybe by another version: {error}") from error
 
 
 def _document(proposal: Proposal, dialogue: _Dialogue) -> dict[str, object]:

@@ -207,3 +207,11 @@ def test_a_dialogue_with_a_lost_blob_is_named(print_transcript, ledger):
     code, _, err = print_transcript(candidate.id)
     assert code == 2
     assert "the dialogue is not whole: blob 000" in " ".join(err.split())
+
+
+@pytest.mark.parametrize("content", [b"[]", b"{}", b"\xff\xfe", b"not JSON"])
+def test_a_dialogue_of_another_form_is_told(print_transcript, ledger, home, content):
+    written = propose(ledger, BlobStore(home / "blobs").put(content))
+    code, _, stderr = print_transcript(written.id)
+    assert code == 2
+    assert "dialogue" in stderr

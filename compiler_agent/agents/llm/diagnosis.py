@@ -40,11 +40,13 @@ class Fix(Record):
         )
 
 
+_MOST_CHARACTERS = 100_000
 _FIXES = TypeAdapter(Annotated[list[Fix], Field(min_length=1)])
 
 
 def read_fixes(reply: str) -> Sequence[Fix]:
     """The list in a reply, with or without a fence or words around it; empty where there is none of this form."""
+    reply = reply[:_MOST_CHARACTERS]
     begin, end = reply.find("["), reply.rfind("]")
     if begin < 0 or end < begin:
         return ()

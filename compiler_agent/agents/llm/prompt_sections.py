@@ -6,6 +6,7 @@ No part tells anything of a hidden workload, or any seed. What others wrote is q
 import re
 
 from candidates.agent import Attempt
+from candidates.compiler_reports import without_folders
 from candidates.measurement import WorkloadMeasurement
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Rejected
@@ -110,7 +111,7 @@ def evidence_section(task: KernelTask, rejected: Rejected) -> str:
         lines.append(f"share of elements wrong: {evidence.share_of_elements_wrong:.2%}")
     if evidence.log_tail.strip():
         lines += ["log:", evidence.log_tail[-_LOG_CHARACTERS:]]
-    return quote("what the judge says", conceal_hidden(task, "\n".join(lines)))
+    return quote("what the judge says", conceal_hidden(task, without_folders("\n".join(lines))))
 
 
 def conceal_hidden(task: KernelTask, text: str) -> str:

@@ -2,6 +2,7 @@
 
 import contextlib
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -125,6 +126,24 @@ def test_refuses_flags_that_reach_beyond_the_kernel(flag: str) -> None:
     built = _builder().build(TASK, _candidate(build_flags=(flag,)))
     assert isinstance(built, Rejected)
     assert built.reason is Reason.FORBIDDEN_BUILD_FLAG
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"build_flags": ("-O2",) * 9000},
+        {"launch_parameters": {f"a{number}": 1 for number in range(65)}},
+        {"launch_parameters": {"tile": "a" * 140_000}},
+        {"launch_parameters": {"t" * 140_000: 1}},
+        {"entry": "k" * 70_000},
+    ],
+    ids=["flags", "parameters", "value", "name", "entry"],
+)
+def test_what_fits_no_command_line_is_the_authors_fault(told: dict[str, Any]) -> None:
+    built = _builder().build(TASK, _candidate(**told))
+    assert isinstance(built, Rejected)
+    assert built.reason is Reason.FORBIDDEN_BUILD_FLAG
+    assert len(built.evidence.message) < 300
 
 
 @pytest.mark.parametrize("entry", ["compiler_agent_call", "ker nel", "", "1st", "kernel(); evil"])

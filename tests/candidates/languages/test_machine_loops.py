@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from candidates.languages.machine_loops import Loop, find_loops
+from candidates.languages.machine_loops import MOST_BLOCKS, Loop, find_loops
 
 
 def loops_of(assembly: str) -> list[Loop]:
@@ -30,6 +30,20 @@ def test_a_loop_has_its_own_code_and_not_that_of_the_loop_inside():
     """)
     assert (outer.function, outer.depth, texts(outer)) == ("kernel", 1, ["incq %rax", "decq %rcx", "jne .L2"])
     assert (inner.function, inner.depth, texts(inner)) == ("kernel", 2, ["incq %rbx", "jne .L3"])
+
+
+def test_many_loops_in_each_other_each_have_their_own():
+    depth = 300
+    begins = "\n".join(f".L{number}:\nincq %rax" for number in range(depth))
+    ends = "\n".join(f"decq %rcx\njne .L{number}" for number in reversed(range(depth)))
+    loops = loops_of(f"kernel:\n{begins}\n{ends}\nret")
+    assert [loop.depth for loop in loops] == list(range(1, depth + 1))
+    assert {len(loop.instructions) for loop in loops} == {3}
+
+
+def test_a_function_of_too_many_blocks_is_not_searched():
+    blocks = "\n".join(f".L{number}:\njne .L{number}" for number in range(MOST_BLOCKS + 1))
+    assert loops_of(f"kernel:\n{blocks}\nret\nother:\n.Lx:\njne .Lx\nret")[0].function == "other"
 
 
 def test_two_loops_after_each_other_are_two():

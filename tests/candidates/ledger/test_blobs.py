@@ -25,6 +25,18 @@ def test_names_a_missing_blob(tmp_path):
         BlobStore(tmp_path).get("0" * 64)
 
 
+def test_what_lies_in_a_blobs_place_is_told(tmp_path):
+    (tmp_path / "00" / ("0" * 64)).mkdir(parents=True)
+    with pytest.raises(BlobError, match="Is a directory"):
+        BlobStore(tmp_path).get("0" * 64)
+
+
+@pytest.mark.parametrize("digest", ["", "../../../../etc/passwd", "0" * 63, "G" * 64])
+def test_only_a_digest_names_a_blob(tmp_path, digest):
+    with pytest.raises(BlobError, match="names no blob"):
+        BlobStore(tmp_path).get(digest)
+
+
 def test_leaves_nothing_behind_when_the_disk_refuses(tmp_path, monkeypatch):
     def refuse(*_: object) -> None:
         raise OSError(28, "No space left on device")

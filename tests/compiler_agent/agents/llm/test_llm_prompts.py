@@ -69,6 +69,14 @@ def every_message() -> list[str]:
     return [*messages, ask_again(messages[0], "no block", is_too_long=True)]
 
 
+def test_no_message_tells_where_a_machine_keeps_its_files() -> None:
+    broken = lost(message="/home/ann/tmp/sandbox-7/work/candidate.cpp:3: error", log_tail="at /home/ann/x/y.h:9\n")
+    text = ask_for_kernel(context(broken), Repair(broken=broken), None, "")
+    assert "ann" not in text
+    assert "| message: candidate.cpp:3: error" in text
+    assert "y.h:9" in text
+
+
 def test_no_message_tells_of_hidden_workloads_or_seeds() -> None:
     for text in (write_prefix(TASK, CppLanguage()), *every_message()):
         assert HIDDEN not in text
