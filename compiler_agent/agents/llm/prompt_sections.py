@@ -111,11 +111,12 @@ def evidence_section(task: KernelTask, rejected: Rejected) -> str:
         lines.append(f"share of elements wrong: {evidence.share_of_elements_wrong:.2%}")
     if evidence.log_tail.strip():
         lines += ["log:", evidence.log_tail[-_LOG_CHARACTERS:]]
-    return quote("what the judge says", conceal_hidden(task, without_folders("\n".join(lines))))
+    return quote("what the judge says", conceal(task, "\n".join(lines)))
 
 
-def conceal_hidden(task: KernelTask, text: str) -> str:
-    """`text` without names of hidden workloads, should a kernel have printed one."""
+def conceal(task: KernelTask, text: str) -> str:
+    """`text` without folders of the machine and, should a kernel have printed one, names of hidden workloads."""
+    text = without_folders(text)
     for workload in task.hidden_workloads:
         text = re.sub(rf"(?<![\w,=]){re.escape(workload.name)}(?![\w,])", "hidden", text)
     return text
@@ -137,7 +138,7 @@ def _header_lines(label: str, attempt: Attempt) -> str:
 
 def _what_it_changed(task: KernelTask, history: History, attempt: Attempt) -> str:
     before = history.speedup_before(attempt)
-    note = in_one_line(conceal_hidden(task, attempt.proposal.note), _NOTE_CHARACTERS) or "(no word on the change)"
+    note = in_one_line(conceal(task, attempt.proposal.note), _NOTE_CHARACTERS) or "(no word on the change)"
     return f"{note} | {'new' if before is None else f'{before:.3f}x'} -> {_what_came_of(task, attempt)}"
 
 
@@ -146,7 +147,7 @@ def _what_came_of(task: KernelTask, attempt: Attempt) -> str:
         return f"{attempt.speedup:.3f}x, {share_of_floor(task, attempt):.0%} of the floor"
     match attempt.verdict:
         case Rejected() as rejected:
-            message = in_one_line(conceal_hidden(task, rejected.evidence.message), _NOTE_CHARACTERS)
+            message = in_one_line(conceal(task, rejected.evidence.message), _NOTE_CHARACTERS)
             return f"rejected: {rejected.reason.value} ({message})"
         case other:
             return other.outcome
