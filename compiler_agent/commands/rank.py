@@ -42,7 +42,9 @@ def rank(
     budget_usd: BudgetUsdOption = None,
     budget_tokens: BudgetTokensOption = None,
     attempts: Annotated[int, typer.Option(min=1, help="Kernels at most, a task.")] = 6,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Search time a task, waiting for the model included.")] = 300,
+    seconds: Annotated[
+        float, typer.Option(min=1.0, max=1e7, help="Search time a task, waiting for the model included.")
+    ] = 300,
     screen_only: Annotated[
         bool, typer.Option("--screen-only", help="No races: faster, rougher, and nothing counts as a win.")
     ] = False,

@@ -44,7 +44,7 @@ def run(
     utilisation: UtilisationOption = 0.8,
     limit: LimitOption = None,
     hot_ops: Annotated[int, typer.Option(min=1, help="How many ops are searched.")] = 8,
-    search_seconds: Annotated[float, typer.Option(min=1.0, help="Search time for all ops together.")] = 110.0,
+    search_seconds: Annotated[float, typer.Option(min=1.0, max=1e7, help="Search time for all ops together.")] = 110.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most, an op.")] = 24,
     agent: AgentOption = None,
     model_name: ModelNameOption = None,
@@ -54,9 +54,9 @@ def run(
     budget_calls: BudgetCallsOption = None,
     device_usd_per_hour: DeviceUsdPerHourOption = None,
     payback_days: PaybackDaysOption = 7.0,
-    end_to_end_seconds: Annotated[float, typer.Option(min=1.0, help="Time for the end-to-end gate.")] = 75.0,
+    end_to_end_seconds: Annotated[float, typer.Option(min=1.0, max=1e7, help="Time for the end-to-end gate.")] = 75.0,
     compile_seconds: Annotated[
-        float, typer.Option(min=0.0, help="Patience with torch.compile of the whole model; 0 leaves it out.")
+        float, typer.Option(min=0.0, max=1e7, help="Patience with torch.compile of the whole model; 0 leaves it out.")
     ] = 85.0,
     approve_automatically: Annotated[
         bool, typer.Option("--approve-automatically", help="A build that passes every gate goes live by itself.")

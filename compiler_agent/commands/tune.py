@@ -27,7 +27,7 @@ def tune(
     task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
     agent: AgentOption = None,
     model_name: ModelNameOption = None,
-    seconds: Annotated[float, typer.Option(min=1.0, help="Search time, waiting for models included.")] = 60.0,
+    seconds: Annotated[float, typer.Option(min=1.0, max=1e7, help="Search time, waiting for models included.")] = 60.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most.")] = 24,
     budget_usd: BudgetUsdOption = None,
     budget_tokens: BudgetTokensOption = None,

@@ -102,6 +102,15 @@ def test_a_trace_that_cannot_be_used_is_refused(run, home, tmp_path, command, na
     assert _runs_in(home) == 0
 
 
+@pytest.mark.parametrize("seconds", ["inf", "nan", "-1", "1e300"])
+@pytest.mark.parametrize(
+    "command", [("run", "--search-seconds"), ("run", "--compile-seconds"), ("tune", "x", "--seconds")]
+)
+def test_a_time_without_end_is_refused(run, home, command, seconds):
+    _assert_refused(run(*command, seconds), "should be", command[-1])
+    assert _runs_in(home) == 0
+
+
 def test_a_missing_trace_is_refused(run, home):
     _assert_refused(run("run", "--trace", "/no/such/trace.jsonl"), "/no/such/trace.jsonl")
 
