@@ -44,7 +44,8 @@ class SandboxContract:
     def _nothing_is_left(self, programs: dict[str, bytes]) -> Iterator[None]:
         before = traces_of_sandboxes()
         yield
-        assert traces_of_sandboxes() == before
+        after = traces_of_sandboxes()
+        assert after == before, {kind: (before[kind], left) for kind, left in after.items() if left != before[kind]}
 
     @pytest.fixture
     def session(self, sandbox: Sandbox, programs: dict[str, bytes]) -> Iterator[SandboxSession]:
