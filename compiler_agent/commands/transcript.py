@@ -71,9 +71,9 @@ _Dialogue = list[tuple[Turn, ModelRequest, Completion]]
 def _read(settings: Settings, proposal: Proposal, redactor: Redactor) -> _Dialogue:
     blobs = BlobStore(settings.blobs)
 
-    def content(digest: str) -> str:
+    def content(digest: str) -> bytes:
         try:
-            return redactor.redact(blobs.get(digest).decode())
+            return blobs.get(digest)
         except BlobError as error:
             raise UserFault(f"the dialogue is not whole: {error}") from error
 
@@ -81,8 +81,8 @@ def _read(settings: Settings, proposal: Proposal, redactor: Redactor) -> _Dialog
     return [
         (
             turn,
-            ModelRequest.model_validate_json(content(turn.request)),
-            Completion.model_validate_json(content(turn.answer)),
+            redactor.redact_record(ModelRequest.model_validate_json(content(turn.request))),
+            redactor.redact_record(Completion.model_validate_json(content(turn.answer))),
         )
         for turn in turns
     ]

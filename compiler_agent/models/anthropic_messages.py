@@ -122,7 +122,8 @@ class _Turn:
                     if block["type"] == "tool_use"
                 )
                 has_thinking = any(block["type"].endswith("thinking") for block in self._blocks)
-                native = json.dumps(self._blocks) if has_thinking and calls else None
+                # Unescaped, so that halves of surrogate pairs can be seen and repaired.
+                native = json.dumps(self._blocks, ensure_ascii=False) if has_thinking and calls else None
                 return Reply(text=self.text, tool_calls=calls, native=native) if self.text or calls else Empty()
             case "max_tokens":
                 return CutOff(text=self.text, limit="max_output_tokens")

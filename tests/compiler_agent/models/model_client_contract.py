@@ -9,6 +9,7 @@ import pytest
 from compiler_agent.models.apis import open_client
 from compiler_agent.models.completion import (
     Broken,
+    Completion,
     CutOff,
     Empty,
     Filtered,
@@ -275,3 +276,18 @@ class ModelClientContract:
         completion = client.complete(ask())
         assert not re.search(re.escape(KEY), completion.model_dump_json())
         assert completion.outcome.text.startswith("Your key is [redacted")
+
+    @pytest.mark.parametrize(
+        "said", ["half \ud83d", "\ude00 half", "the start \ud83d\ude00 of it", "1234567\ud83d\ude00"]
+    )
+    def test_halves_of_surrogate_pairs_are_joined_or_replaced(self, client, server, said):
+        server.will(Say(text=said, calls=(Call(name="read_file", arguments=f'{{"path": "{said}"}}'),), thinking=said))
+        completion = client.complete(ask(tools=(READ_FILE,)))
+        whole = said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        assert completion.outcome.text == whole
+        assert completion.outcome.tool_calls[0].arguments() == {"path": whole}
+        assert Completion.model_validate_json(completion.model_dump_json()) == completion
+        turn = completion.outcome.as_message()
+        result = ToolResult(call_id=completion.outcome.tool_calls[0].id, content="text")
+        again = ask().model_copy(update={"messages": (*ask().messages, turn, result)})
+        assert isinstance(client.complete(again).outcome, Reply)

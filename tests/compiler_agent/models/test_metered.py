@@ -189,6 +189,39 @@ def test_a_call_that_was_interrupted_counts_at_its_reservation(server, calls, mo
     assert calls.balance(RUN).used == recorded.call.reserved
 
 
+class FailingClient:
+    def __init__(self):
+        self.asked = 0
+
+    def complete(self, request):
+        self.asked += 1
+        raise ValueError(f"half a pair: \ud800, and {KEY}")
+
+
+def test_a_client_that_fails_in_a_way_of_its_own_has_answered_and_is_not_paid_again(calls, model, tmp_path):
+    client, blobs = FailingClient(), BlobStore(tmp_path / "blobs")
+    failing = MeteredModel(model.endpoint, client, model.price, calls, blobs, Redactor([KEY]))
+    first, again = (failing.complete(f"{OP}/1", ask("one"), (RUN, OP)) for _ in range(2))
+    assert first.completion.outcome == Broken(text="", problem="ValueError: half a pair: \ufffd, and [redacted key]")
+    assert (again.was_stored, again.completion) == (True, first.completion)
+    assert client.asked == 1
+    (recorded,) = calls.tries(f"{OP}/1")
+    assert recorded.end.outcome is CallOutcome.BROKEN
+    assert not first.is_cost_known
+    assert calls.balance(RUN).used.nano_usd == recorded.call.reserved.nano_usd
+
+
+@pytest.mark.parametrize("api", list(ApiName))
+def test_half_a_surrogate_pair_is_no_reason_to_pay_twice(server, ledger_url, tmp_path, calls, api):
+    server.default = Say(text="void kernel() {} // \ud800", output_tokens=30)
+    model = open_spender(server.url, ledger_url, tmp_path, api)
+    first, again = (model.complete(f"{OP}/1", ask("one"), (RUN, OP)) for _ in range(2))
+    assert first.completion == again.completion
+    assert first.completion.outcome == Reply(text="void kernel() {} // \ufffd")
+    assert first.is_cost_known
+    assert len(server.billed) == 1
+
+
 @pytest.mark.parametrize(
     ("caps", "limit"),
     [
