@@ -13,15 +13,18 @@ from candidates.record import Record
 
 NANO_USD_PER_USD = 1_000_000_000
 
+MOST_TOKENS_OF_CALL = 10**9
+"""Of each kind. An endpoint that says more has miscounted, and the ledger's sums have 64 bits."""
+
 
 class Usage(Record):
     """Tokens billed, each counted once."""
 
-    input_tokens: int = Field(ge=0)
+    input_tokens: int = Field(ge=0, le=MOST_TOKENS_OF_CALL)
     """Neither read from a cache nor written to one."""
-    cache_read_tokens: int = Field(ge=0, default=0)
-    cache_write_tokens: int = Field(ge=0, default=0)
-    output_tokens: int = Field(ge=0)
+    cache_read_tokens: int = Field(ge=0, le=MOST_TOKENS_OF_CALL, default=0)
+    cache_write_tokens: int = Field(ge=0, le=MOST_TOKENS_OF_CALL, default=0)
+    output_tokens: int = Field(ge=0, le=MOST_TOKENS_OF_CALL)
     """Thinking included."""
 
     @property

@@ -127,8 +127,7 @@ class MeteredModel:
             return completion, self._store(completion)
         except (ModelUnavailable, ModelRejectedRequest):
             raise
-        except Exception as error:
-            # It may have been billed, so it gets an answer: without one, whoever asks again pays again.
+        except Exception as error:  # noqa: BLE001 (billed, perhaps: without an answer, whoever asks again pays again)
             broken = Completion(
                 outcome=Broken(text="", problem=self._redactor.redact(f"{type(error).__name__}: {error}")),
                 usage=None,

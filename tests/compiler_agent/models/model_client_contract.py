@@ -47,6 +47,8 @@ class ModelClientContract:
     api: ApiName
     path = ""
     """What the API's base URL ends in."""
+    read, written = "input_tokens", "output_tokens"
+    """What the API calls tokens read and written."""
 
     @pytest.fixture
     def server(self):
@@ -291,3 +293,23 @@ class ModelClientContract:
         result = ToolResult(call_id=completion.outcome.tool_calls[0].id, content="text")
         again = ask().model_copy(update={"messages": (*ask().messages, turn, result)})
         assert isinstance(client.complete(again).outcome, Reply)
+
+    @pytest.mark.parametrize("count", [-5, 1e24, 10**24, "many", None, [3]])
+    @pytest.mark.parametrize("kind", ["read", "written"])
+    def test_a_count_that_cannot_be_is_usage_that_was_not_told(self, client, server, kind, count):
+        server.will(Say(text="Yes.", counts={getattr(self, kind): count}))
+        completion = client.complete(ask())
+        assert completion.outcome == Reply(text="Yes.")
+        assert completion.usage is None
+
+    @pytest.mark.parametrize("kinds", [("written",), ("read", "written")])
+    def test_a_reply_of_no_tokens_is_usage_that_was_not_told(self, client, server, kinds):
+        nothing = {"cache_creation_input_tokens": 0, "prompt_tokens_details": None, "input_tokens_details": None}
+        server.will(Say(text="Yes.", counts={getattr(self, kind): 0 for kind in kinds} | nothing))
+        completion = client.complete(ask())
+        assert completion.outcome == Reply(text="Yes.")
+        assert completion.usage is None
+
+    def test_a_prompt_of_no_tokens_is_usage_that_was_not_told(self, client, server):
+        server.will(Say(text="Yes.", counts={self.read: 0}))
+        assert client.complete(ask(prefix="")).usage is None

@@ -212,6 +212,19 @@ def test_a_client_that_fails_in_a_way_of_its_own_has_answered_and_is_not_paid_ag
 
 
 @pytest.mark.parametrize("api", list(ApiName))
+@pytest.mark.parametrize("count", [-5, 1e24, 0])
+def test_usage_that_cannot_be_counts_at_the_reservation_once(server, ledger_url, tmp_path, calls, api, count):
+    server.default = Say(counts={"output_tokens": count, "completion_tokens": count})
+    model = open_spender(server.url, ledger_url, tmp_path, api)
+    first, again = (model.complete(f"{OP}/1", ask("one"), (RUN, OP)) for _ in range(2))
+    assert not first.is_cost_known
+    assert again.was_stored
+    assert len(server.billed) == 1
+    (recorded,) = calls.tries(f"{OP}/1")
+    assert recorded.call.reserved.nano_usd == calls.balance(RUN).used.nano_usd > 0
+
+
+@pytest.mark.parametrize("api", list(ApiName))
 def test_half_a_surrogate_pair_is_no_reason_to_pay_twice(server, ledger_url, tmp_path, calls, api):
     server.default = Say(text="void kernel() {} // \ud800", output_tokens=30)
     model = open_spender(server.url, ledger_url, tmp_path, api)
