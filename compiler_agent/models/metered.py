@@ -64,7 +64,8 @@ class MeteredModel:
         Raises ModelUnavailable and ModelRejectedRequest, unbilled: the id may be asked for again. Raises UserFault for
         an endpoint with neither a price nor a cap on the tokens of every account. A client that fails in any other way
         has answered: Broken. One worker at a time may ask for one
-        id.
+        id: CallRunning where two begin at one moment; where one took the other's call for lost, both are paid for, and
+        the later end gets the earlier one's answer.
         """
         price = self._price_for(request, accounts)
         call = ModelCall(
@@ -79,9 +80,7 @@ class MeteredModel:
             case BudgetStop() as stop:
                 return stop
             case Answered() as answered:
-                content = self._blobs.get(answered.answer)
-                completion = Completion.model_validate_json(content)
-                return self._paid(completion, answered.end, answered.request, answered.answer, was_stored=True)
+                return self._stored(answered)
             case begun:
                 return self._send(request, RecordedCall(try_number=begun.try_number, call=call, end=None))
 
@@ -116,7 +115,11 @@ class MeteredModel:
             usage=completion.usage,
             answer=answer,
         )
-        self._calls.settle(tried, end)
+        if not self._calls.settle(tried, end):
+            # Somebody else took this try for lost, which counts it at its reservation. One id, one answer.
+            if answered := self._calls.answer_to(tried.call.call_id):
+                return self._stored(answered)
+            end = end.model_copy(update={"spent": reserved, "is_spend_known": False})
         return self._paid(completion, end, tried.call.request, answer, was_stored=False)
 
     def _ask(self, request: ModelRequest) -> tuple[Completion, str]:
@@ -155,6 +158,10 @@ class MeteredModel:
 
     def _store(self, record: Record) -> str:
         return self._blobs.put(self._redactor.redact_record(record).model_dump_json().encode())
+
+    def _stored(self, answered: Answered) -> PaidCompletion:
+        completion = Completion.model_validate_json(self._blobs.get(answered.answer))
+        return self._paid(completion, answered.end, answered.request, answered.answer, was_stored=True)
 
     def _paid(
         self, completion: Completion, end: ModelCallEnd, request: str, answer: str, *, was_stored: bool

@@ -1,8 +1,9 @@
 import pytest
 
 from candidates.ledger.ledger import Ledger, LedgerError
-from candidates.ledger.model_calls import Answered, Begun, ModelCalls
+from candidates.ledger.model_calls import Answered, Begun, CallRunning, ModelCalls
 from candidates.spending import Amount, BudgetStop, CallOutcome, Caps, ModelCall, ModelCallEnd, RecordedCall
+from workflows.retries import USER_FAULTS
 
 
 @pytest.fixture
@@ -68,6 +69,27 @@ def test_a_late_end_of_a_lost_try_changes_nothing(calls):
     assert not calls.settle(first, _end(100))
     assert calls.balance("run").used.nano_usd == 600
     assert [tried.end and tried.end.outcome for tried in calls.tries("run/op/1")] == [CallOutcome.LOST, None]
+
+
+class LateCalls(ModelCalls):
+    """A worker that reads the tries of a call, and then another one begins it."""
+
+    def __init__(self, ledger, other):
+        super().__init__(ledger)
+        self._other = other
+
+    def tries(self, call_id):
+        found = super().tries(call_id)
+        self._other.begin(_call(call_id, nano_usd=100))
+        return found
+
+
+def test_of_two_that_begin_a_call_at_once_one_is_told_to_wait(calls, tmp_path):
+    late = LateCalls(Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}"), calls)
+    with pytest.raises(CallRunning, match="run/op/1 is being made by another worker"):
+        late.begin(_call(nano_usd=100))
+    assert CallRunning.__name__ not in USER_FAULTS
+    assert calls.balance("run").used.calls == 1
 
 
 def test_an_account_keeps_its_caps(calls):

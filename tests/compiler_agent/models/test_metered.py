@@ -14,7 +14,7 @@ from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
 from candidates.ledger.tables import Table
-from candidates.spending import BudgetStop, CallOutcome, Caps
+from candidates.spending import BudgetStop, CallOutcome, Caps, Usage
 from compiler_agent.models.apis import open_client
 from compiler_agent.models.completion import Broken, Completion, ModelRejectedRequest, ModelUnavailable, Reply
 from compiler_agent.models.endpoints import ApiName, Endpoint
@@ -209,6 +209,51 @@ def test_a_client_that_fails_in_a_way_of_its_own_has_answered_and_is_not_paid_ag
     assert recorded.end.outcome is CallOutcome.BROKEN
     assert not first.is_cost_known
     assert calls.balance(RUN).used.nano_usd == recorded.call.reserved.nano_usd
+
+
+class OvertakenClient:
+    """While it waits for its first answer, another worker asks for the same call: `meanwhile`."""
+
+    def __init__(self, meanwhile):
+        self._meanwhile = meanwhile
+        self.texts = ["first", "second"]
+
+    def complete(self, request):
+        text = self.texts.pop(0)
+        if text == "first":
+            self._meanwhile()
+        return Completion(
+            outcome=Reply(text=text), usage=Usage(input_tokens=9, output_tokens=9), model="m", seconds=0.1
+        )
+
+
+def test_of_two_answers_to_one_call_both_askers_get_the_one_in_the_ledger(calls, model, tmp_path):
+    def overtake():
+        others.append(metered.complete(f"{OP}/1", ask("one"), (RUN, OP)))
+
+    others = []
+    client, blobs = OvertakenClient(overtake), BlobStore(tmp_path / "blobs")
+    metered = MeteredModel(model.endpoint, client, model.price, calls, blobs, Redactor([KEY]))
+    answer = metered.complete(f"{OP}/1", ask("one"), (RUN, OP))
+    (other,) = others
+    assert answer.completion == other.completion
+    assert answer.completion.outcome.text == "second"
+    assert (answer.was_stored, other.was_stored) == (True, False)
+    assert metered.complete(f"{OP}/1", ask("one"), (RUN, OP)) == answer
+
+
+def test_an_answer_to_a_call_taken_for_lost_costs_its_reservation(calls, model, tmp_path):
+    def overtake():
+        (tried,) = calls.tries(f"{OP}/1")
+        calls.begin(tried.call)
+
+    client, blobs = OvertakenClient(overtake), BlobStore(tmp_path / "blobs")
+    metered = MeteredModel(model.endpoint, client, model.price, calls, blobs, Redactor([KEY]))
+    answer = metered.complete(f"{OP}/1", ask("one"), (RUN, OP))
+    lost, running = calls.tries(f"{OP}/1")
+    assert answer.completion.outcome.text == "first"
+    assert (answer.usd, answer.is_cost_known) == (lost.end.spent.usd, False)
+    assert running.end is None
 
 
 @pytest.mark.parametrize("api", list(ApiName))
