@@ -115,7 +115,10 @@ LIMITS: tuple[Limit, ...] = ("nano_usd", "tokens", "milliseconds", "calls")
 
 
 class BudgetStop(Record):
-    """Why a call was not made: with its worst case, `account` would have passed its cap on `limit`."""
+    """Why a call was not made: with its worst case, `account` would have passed its cap on `limit`.
+
+    `used` holds what calls in flight have reserved.
+    """
 
     kind: Literal["budget_stop"] = "budget_stop"
     account: str
@@ -125,8 +128,17 @@ class BudgetStop(Record):
     asked: int
 
     def __str__(self) -> str:
-        unit = self.limit.replace("nano_usd", "nano-dollars")
-        return f"{self.account} has used {self.used} of {self.cap} {unit}, and the next call may take {self.asked}"
+        say, unit = (_in_dollars, "") if self.limit == "nano_usd" else (str, f" {self.limit}")
+        return (
+            f"{self.account} has used or reserved {say(self.used)} of {say(self.cap)}{unit}, and the next call may "
+            f"take {say(self.asked)}"
+        )
+
+
+def _in_dollars(nano_usd: int) -> str:
+    """Not rounded: an account just below its cap must not read as one at it."""
+    dollars, nano = divmod(nano_usd, NANO_USD_PER_USD)
+    return f"${dollars}.{f'{nano:09}'.rstrip('0').ljust(2, '0')}"
 
 
 class ModelCall(Record):

@@ -44,7 +44,14 @@ def test_a_refused_call_takes_nothing_from_any_account(calls):
     assert calls.balance("a").used.calls == 0
     assert calls.tries(call.call_id) == ()
     assert calls.stops("run") == (stop,)
-    assert "run has used 0 of 1000 nano-dollars" in str(stop)
+    assert str(stop) == "run has used or reserved $0.00 of $0.000001, and the next call may take $0.000001001"
+
+
+def test_a_stop_says_dollars_as_dollars_and_counts_as_counts():
+    stop = BudgetStop(account="run", limit="nano_usd", cap=5_000_000_000, used=4_999_990_000, asked=90_000_000)
+    assert str(stop) == "run has used or reserved $4.99999 of $5.00, and the next call may take $0.09"
+    stop = BudgetStop(account="run", limit="calls", cap=4, used=4, asked=1)
+    assert str(stop) == "run has used or reserved 4 of 4 calls, and the next call may take 1"
 
 
 def test_a_try_is_settled_once(calls):
