@@ -16,6 +16,12 @@ NANO_USD_PER_USD = 1_000_000_000
 MOST_TOKENS_OF_CALL = 10**9
 """Of each kind. An endpoint that says more has miscounted, and the ledger's sums have 64 bits."""
 
+MOST_USD = 1e9
+MOST_TOKENS = 10**15
+MOST_SECONDS = 1e12
+MOST_CALLS = 10**12
+"""Of caps: as columns of the ledger they have 64 bits, dollars counted in nano-dollars."""
+
 
 class Usage(Record):
     """Tokens billed, each counted once."""
@@ -50,11 +56,11 @@ class Amount(Record):
 class Caps(Record):
     """What an account may take at most. None: not capped."""
 
-    usd: float | None = Field(ge=0, default=None)
-    tokens: int | None = Field(ge=0, default=None)
-    seconds: float | None = Field(ge=0, default=None)
+    usd: float | None = Field(ge=0, le=MOST_USD, default=None)
+    tokens: int | None = Field(ge=0, le=MOST_TOKENS, default=None)
+    seconds: float | None = Field(ge=0, le=MOST_SECONDS, default=None)
     """Of model time, summed over calls; the clock on the wall is the workflow's."""
-    calls: int | None = Field(ge=0, default=None)
+    calls: int | None = Field(ge=0, le=MOST_CALLS, default=None)
 
     @property
     def nano_usd(self) -> int | None:
@@ -84,8 +90,9 @@ class ModelBudget(Record):
         """The budget of an op where a perfect kernel would give back this share of device time."""
         if self.device_usd_per_hour is None:
             return self
-        worth_usd = self.device_usd_per_hour * 24 * self.payback_days * recoverable_share
-        usd = worth_usd if self.op.usd is None else min(self.op.usd, worth_usd)
+        # The share first: nothing of a product past all bounds would be no number.
+        worth_usd = recoverable_share * self.device_usd_per_hour * 24 * self.payback_days
+        usd = min(worth_usd, MOST_USD if self.op.usd is None else self.op.usd)
         return self.model_copy(update={"op": self.op.model_copy(update={"usd": usd})})
 
 

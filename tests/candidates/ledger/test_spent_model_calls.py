@@ -2,7 +2,19 @@ import pytest
 
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import Answered, Begun, CallRunning, ModelCalls
-from candidates.spending import Amount, BudgetStop, CallOutcome, Caps, ModelCall, ModelCallEnd, RecordedCall
+from candidates.spending import (
+    MOST_CALLS,
+    MOST_SECONDS,
+    MOST_TOKENS,
+    MOST_USD,
+    Amount,
+    BudgetStop,
+    CallOutcome,
+    Caps,
+    ModelCall,
+    ModelCallEnd,
+    RecordedCall,
+)
 from workflows.retries import USER_FAULTS
 
 
@@ -103,6 +115,13 @@ def test_an_account_keeps_its_caps(calls):
     calls.open_account("run", Caps(usd=100.0))
     assert calls.balance("run").caps == Caps(usd=1e-6)
     assert calls.balance("run").usd_left == 1e-6
+
+
+def test_the_largest_caps_and_calls_fit_the_ledger(calls):
+    most = Caps(usd=MOST_USD, tokens=MOST_TOKENS, seconds=MOST_SECONDS, calls=MOST_CALLS)
+    calls.open_account("rich", most)
+    assert calls.balance("rich").caps == most
+    assert calls.begin(_call(nano_usd=10**17).model_copy(update={"accounts": ("rich",)})) == Begun(1)
 
 
 def test_an_account_that_was_never_opened_is_heard(calls):
