@@ -9,12 +9,14 @@ from compiler_agent.models.completion import Broken, CutOff, Filtered, Outcome, 
 def believe_usage(
     outcome: Outcome, *, read: object, cache_read: object, cache_write: object, written: object, read_has_cached: bool
 ) -> Usage | None:
-    """Token counts of any type, as they came; None for a cache's is none. `read_has_cached`: `read` counts cached
-    tokens too.
+    """From token counts of whatever type they came in; a cache's may be None, which is 0.
 
-    None, so that the call counts at its reservation: the stream broke, a count is missing or impossible, the prompt had
-    no token, or what was written had none. Some servers send zeros for what they do not count.
+    `read_has_cached`: `read` counts cached tokens too. None, so that the call counts at its reservation: the stream
+    broke, a count is missing or impossible, the prompt had no token, or what was written had none. Some servers send
+    zeros for what they do not count.
     """
+    if isinstance(outcome, Broken):
+        return None  # the counts are those of the stream's beginning: the end would have said more
     try:
         usage = Usage.model_validate(
             {
@@ -31,8 +33,7 @@ def believe_usage(
         usage = usage.model_copy(update={"input_tokens": max(0, usage.input_tokens - cached)})
     if usage.input_tokens + cached == 0 or (usage.output_tokens == 0 and _is_written(outcome)):
         return None
-    # The counts of a broken stream are those of its beginning: the end would have said more.
-    return None if isinstance(outcome, Broken) else usage
+    return usage
 
 
 def _is_written(outcome: Outcome) -> bool:
