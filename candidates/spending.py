@@ -13,15 +13,24 @@ from candidates.record import Record
 
 NANO_USD_PER_USD = 1_000_000_000
 
+MOST_TOKENS_OF_CALL = 10**9
+"""Of each kind. An endpoint that says more has miscounted, and the ledger's sums have 64 bits."""
+
+MOST_USD = 1e9
+MOST_TOKENS = 10**15
+MOST_SECONDS = 1e12
+MOST_CALLS = 10**12
+"""Of caps: as columns of the ledger they have 64 bits, dollars counted in nano-dollars."""
+
 
 class Usage(Record):
     """Tokens billed, each counted once."""
 
-    input_tokens: int = Field(ge=0)
+    input_tokens: int = Field(ge=0, le=MOST_TOKENS_OF_CALL)
     """Neither read from a cache nor written to one."""
-    cache_read_tokens: int = Field(ge=0, default=0)
-    cache_write_tokens: int = Field(ge=0, default=0)
-    output_tokens: int = Field(ge=0)
+    cache_read_tokens: int = Field(ge=0, le=MOST_TOKENS_OF_CALL, default=0)
+    cache_write_tokens: int = Field(ge=0, le=MOST_TOKENS_OF_CALL, default=0)
+    output_tokens: int = Field(ge=0, le=MOST_TOKENS_OF_CALL)
     """Thinking included."""
 
     @property
@@ -47,11 +56,11 @@ class Amount(Record):
 class Caps(Record):
     """What an account may take at most. None: not capped."""
 
-    usd: float | None = Field(ge=0, default=None)
-    tokens: int | None = Field(ge=0, default=None)
-    seconds: float | None = Field(ge=0, default=None)
+    usd: float | None = Field(ge=0, le=MOST_USD, default=None)
+    tokens: int | None = Field(ge=0, le=MOST_TOKENS, default=None)
+    seconds: float | None = Field(ge=0, le=MOST_SECONDS, default=None)
     """Of model time, summed over calls; the clock on the wall is the workflow's."""
-    calls: int | None = Field(ge=0, default=None)
+    calls: int | None = Field(ge=0, le=MOST_CALLS, default=None)
 
     @property
     def nano_usd(self) -> int | None:
@@ -81,8 +90,9 @@ class ModelBudget(Record):
         """The budget of an op where a perfect kernel would give back this share of device time."""
         if self.device_usd_per_hour is None:
             return self
-        worth_usd = self.device_usd_per_hour * 24 * self.payback_days * recoverable_share
-        usd = worth_usd if self.op.usd is None else min(self.op.usd, worth_usd)
+        # The share first: nothing of a product past all bounds would be no number.
+        worth_usd = recoverable_share * self.device_usd_per_hour * 24 * self.payback_days
+        usd = min(worth_usd, MOST_USD if self.op.usd is None else self.op.usd)
         return self.model_copy(update={"op": self.op.model_copy(update={"usd": usd})})
 
 
@@ -112,7 +122,10 @@ LIMITS: tuple[Limit, ...] = ("nano_usd", "tokens", "milliseconds", "calls")
 
 
 class BudgetStop(Record):
-    """Why a call was not made: with its worst case, `account` would have passed its cap on `limit`."""
+    """Why a call was not made: with its worst case, `account` would have passed its cap on `limit`.
+
+    `used` holds what calls in flight have reserved.
+    """
 
     kind: Literal["budget_stop"] = "budget_stop"
     account: str
@@ -122,8 +135,17 @@ class BudgetStop(Record):
     asked: int
 
     def __str__(self) -> str:
-        unit = self.limit.replace("nano_usd", "nano-dollars")
-        return f"{self.account} has used {self.used} of {self.cap} {unit}, and the next call may take {self.asked}"
+        say, unit = (_in_dollars, "") if self.limit == "nano_usd" else (str, f" {self.limit}")
+        return (
+            f"{self.account} has used or reserved {say(self.used)} of {say(self.cap)}{unit}, and the next call may "
+            f"take {say(self.asked)}"
+        )
+
+
+def _in_dollars(nano_usd: int) -> str:
+    """Not rounded: an account just below its cap must not read as one at it."""
+    dollars, nano = divmod(nano_usd, NANO_USD_PER_USD)
+    return f"${dollars}.{f'{nano:09}'.rstrip('0').ljust(2, '0')}"
 
 
 class ModelCall(Record):

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
-from candidates.spending import Caps, ModelBudget
+from candidates.spending import MOST_CALLS, MOST_TOKENS, MOST_USD, Caps, ModelBudget
 from compiler_agent.models.endpoints import find_endpoint, read_endpoints
 from compiler_agent.models.metered import open_model
 from compiler_agent.outcome import UserFault
@@ -54,9 +54,15 @@ def choose_agents(
             )
         return ChosenAgents(agents=names, models=ModelBudget())
     found = tuple(_usable_endpoint(settings, name, run) for name in endpoints or (None,))
-    models = ModelBudget(
-        endpoints=found, run=run, op=op, device_usd_per_hour=device_usd_per_hour, payback_days=payback_days
-    )
+    try:
+        models = ModelBudget(
+            endpoints=found, run=run, op=op, device_usd_per_hour=device_usd_per_hour, payback_days=payback_days
+        )
+    except ValidationError as error:
+        raise UserFault(
+            f"a device of {device_usd_per_hour} dollars an hour that pays back in {payback_days} days is none: give "
+            f"finite numbers"
+        ) from error
     return ChosenAgents(agents=names, models=models)
 
 
@@ -64,7 +70,10 @@ def _caps(usd: float | None, tokens: int | None, calls: int | None) -> Caps:
     try:
         return Caps(usd=usd, tokens=tokens, calls=calls)
     except ValidationError as error:
-        raise UserFault(f"a budget of {usd} dollars, {tokens} tokens, {calls} calls bounds nothing") from error
+        raise UserFault(
+            f"a budget of {usd} dollars, {tokens} tokens, {calls} calls bounds nothing: give at most {MOST_USD:.0f} "
+            f"dollars, {MOST_TOKENS} tokens, {MOST_CALLS} calls, or leave one out"
+        ) from error
 
 
 def _usable_endpoint(settings: Settings, name: str | None, caps: Caps) -> str:

@@ -5,6 +5,7 @@ and raising it is one UPDATE, which SQLite runs under its write lock and Postgre
 It knows no prices and makes no calls.
 """
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from sqlalchemy import ColumnElement, CursorResult, Update, and_, or_, select, update
@@ -39,6 +40,10 @@ class Answered(NamedTuple):
     end: ModelCallEnd
     answer: str
     request: str
+
+
+class CallRunning(Exception):
+    """Another worker began the same call at this moment: ask again later."""
 
 
 class _CapReached(Exception):
@@ -94,12 +99,12 @@ class ModelCalls:
         A BudgetStop holds for this moment: calls in flight may settle below what they reserved.
 
         An earlier try that never settled is taken for lost, stays counted at its reservation, and a new try is
-        reserved. Raises LedgerError where another worker began the same call at this moment.
+        reserved. Raises CallRunning where another worker began the same call at this moment.
         """
         tries = self.tries(call.call_id)
+        if answered := _answer_among(tries):
+            return answered
         for tried in tries:
-            if tried.end is not None and tried.end.answer is not None:
-                return Answered(tried.end, tried.end.answer, tried.call.request)
             if tried.end is None:
                 lost = ModelCallEnd(outcome=CallOutcome.LOST, spent=tried.call.reserved, is_spend_known=False)
                 if not self.settle(tried, lost):
@@ -136,6 +141,9 @@ class ModelCalls:
             return False
         return True
 
+    def answer_to(self, call_id: str) -> Answered | None:
+        return _answer_among(self.tries(call_id))
+
     def tries(self, call_id: str) -> tuple[RecordedCall, ...]:
         """In their order."""
         return self._recorded(ModelCallRow.call_id == call_id)
@@ -166,7 +174,7 @@ class ModelCalls:
         except IntegrityError as error:
             if not is_repetition(error):
                 raise
-            raise LedgerError(f"call {call.call_id} is being made by another worker: wait for it") from error
+            raise CallRunning(f"call {call.call_id} is being made by another worker: wait for it") from error
 
     def _recorded(self, condition: ColumnElement[bool]) -> tuple[RecordedCall, ...]:
         statement = (
@@ -194,6 +202,13 @@ class ModelCalls:
         except IntegrityError as error:
             if not is_repetition(error):
                 raise
+
+
+def _answer_among(tries: Iterable[RecordedCall]) -> Answered | None:
+    for tried in tries:
+        if tried.end is not None and tried.end.answer is not None:
+            return Answered(tried.end, tried.end.answer, tried.call.request)
+    return None
 
 
 def _raise_balance(session: Session, account: str, asked: Amount) -> BudgetStop | None:

@@ -72,18 +72,18 @@ _Dialogue = list[tuple[Turn, ModelRequest, Completion]]
 def _read(settings: Settings, proposal: Proposal, redactor: Redactor) -> _Dialogue:
     blobs = BlobStore(settings.blobs)
 
-    def content(digest: str) -> str:
+    def content(digest: str) -> bytes:
         try:
-            return redactor.redact(blobs.get(digest).decode())
-        except (BlobError, UnicodeDecodeError) as error:
+            return blobs.get(digest)
+        except BlobError as error:
             raise UserFault(f"the dialogue is not whole: {error}") from error
 
     try:
         return [
             (
                 turn,
-                ModelRequest.model_validate_json(content(turn.request)),
-                Completion.model_validate_json(content(turn.answer)),
+                redactor.redact_record(ModelRequest.model_validate_json(content(turn.request))),
+                redactor.redact_record(Completion.model_validate_json(content(turn.answer))),
             )
             for turn in Transcript.model_validate_json(content(proposal.transcript or "")).turns
         ]

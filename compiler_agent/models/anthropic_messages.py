@@ -32,6 +32,7 @@ from compiler_agent.models.completion import (
 from compiler_agent.models.endpoints import Endpoint
 from compiler_agent.models.failures import HttpFailure, judge_failure, judge_lost_connection
 from compiler_agent.models.stream import CALL_TIMEOUT_HOOKS, MalformedStream, Stopwatch, follow
+from compiler_agent.models.usage import believe_usage
 
 
 class AnthropicMessages:
@@ -77,7 +78,7 @@ class _Turn:
         self._stop_reason: str | None = None
         self._stop_details: RefusalStopDetails | None = None
         self.is_over = False
-        self._counts: dict[str, int] = {}
+        self._counts: dict[str, object] = {}
 
     @property
     def text(self) -> str:
@@ -88,7 +89,8 @@ class _Turn:
         match event.type:
             case "message_start":
                 self.model = event.message.model
-                self._count(event.message.usage.to_dict())
+                # What is written is told at the end: the beginning has a token or so.
+                self._count(event.message.usage.to_dict(warnings=False) | {"output_tokens": None})
             case "content_block_start":
                 self._blocks.append(event.content_block.to_dict(exclude_none=True))
                 if self._blocks[-1]["type"] == "tool_use":
@@ -106,7 +108,7 @@ class _Turn:
                         block["signature"] = delta.signature
             case "message_delta":
                 self._stop_reason, self._stop_details = event.delta.stop_reason, event.delta.stop_details
-                self._count(event.usage.to_dict())
+                self._count(event.usage.to_dict(warnings=False))
             case "message_stop":
                 self.is_over = True
 
@@ -122,7 +124,8 @@ class _Turn:
                     if block["type"] == "tool_use"
                 )
                 has_thinking = any(block["type"].endswith("thinking") for block in self._blocks)
-                native = json.dumps(self._blocks) if has_thinking and calls else None
+                # Unescaped, so that halves of surrogate pairs can be seen and repaired.
+                native = json.dumps(self._blocks, ensure_ascii=False) if has_thinking and calls else None
                 return Reply(text=self.text, tool_calls=calls, native=native) if self.text or calls else Empty()
             case "max_tokens":
                 return CutOff(text=self.text, limit="max_output_tokens")
@@ -138,18 +141,19 @@ class _Turn:
                 return Broken(text=self.text, problem=f"stopped for a reason unknown here: {other}")
 
     def usage(self, outcome: Outcome) -> Usage | None:
-        # The counts of a broken stream are those of its beginning: the end would have said more.
-        if isinstance(outcome, Broken) or not self.is_over or "output_tokens" not in self._counts:
+        if not self.is_over:
             return None
-        return Usage(
-            input_tokens=self._counts.get("input_tokens", 0),
-            cache_read_tokens=self._counts.get("cache_read_input_tokens", 0),
-            cache_write_tokens=self._counts.get("cache_creation_input_tokens", 0),
-            output_tokens=self._counts["output_tokens"],
+        return believe_usage(
+            outcome,
+            read=self._counts.get("input_tokens"),
+            cache_read=self._counts.get("cache_read_input_tokens"),
+            cache_write=self._counts.get("cache_creation_input_tokens"),
+            written=self._counts.get("output_tokens"),
+            read_has_cached=False,
         )
 
     def _count(self, usage: dict[str, object]) -> None:
-        self._counts |= {name: count for name, count in usage.items() if isinstance(count, int)}
+        self._counts |= {name: count for name, count in usage.items() if count is not None}
 
 
 def _parameters(model: str, request: ModelRequest) -> dict[str, Any]:

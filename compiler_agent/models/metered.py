@@ -4,6 +4,7 @@ A call that was answered is never paid for twice: it is asked for by an id of th
 back for it, also in another process after a kill.
 """
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from candidates.spending import BudgetStop, CallOutcome, ModelCall, ModelCallEnd
 from compiler_agent.models.apis import open_client
 from compiler_agent.models.budget import most_input_tokens, spent_by, worst_case
 from compiler_agent.models.completion import (
+    Broken,
     Completion,
     ModelClient,
     ModelRejectedRequest,
@@ -60,8 +62,10 @@ class MeteredModel:
         """The answer to `call_id`, counted on all `accounts` (opened before with their caps).
 
         Raises ModelUnavailable and ModelRejectedRequest, unbilled: the id may be asked for again. Raises UserFault for
-        an endpoint with neither a price nor a cap on the tokens of every account. One worker at a time may ask for one
-        id.
+        an endpoint with neither a price nor a cap on the tokens of every account. A client that fails in any other way
+        has answered: Broken. One worker at a time may ask for one
+        id: CallRunning where two begin at one moment; where one took the other's call for lost, both are paid for, and
+        the later end gets the earlier one's answer.
         """
         price = self._price_for(request, accounts)
         call = ModelCall(
@@ -76,17 +80,14 @@ class MeteredModel:
             case BudgetStop() as stop:
                 return stop
             case Answered() as answered:
-                content = self._blobs.get(answered.answer)
-                completion = Completion.model_validate_json(content)
-                return self._paid(completion, answered.end, answered.request, answered.answer, was_stored=True)
+                return self._stored(answered)
             case begun:
                 return self._send(request, RecordedCall(try_number=begun.try_number, call=call, end=None))
 
     def _send(self, request: ModelRequest, tried: RecordedCall) -> PaidCompletion:
         reserved = tried.call.reserved
         try:
-            completion = self._client.complete(request)
-            answer = self._store(completion)
+            completion, answer = self._ask(request)
         except (ModelUnavailable, ModelRejectedRequest) as error:
             is_away = isinstance(error, ModelUnavailable)
             end = ModelCallEnd(
@@ -98,7 +99,7 @@ class MeteredModel:
             self._calls.settle(tried, end)
             raise
         except BaseException as error:
-            # Interrupted, or the answer could not be kept: it may have been billed.
+            # Interrupted, or no answer could be kept: it may have been billed.
             end = ModelCallEnd(
                 outcome=CallOutcome.CANCELLED,
                 spent=reserved,
@@ -114,8 +115,29 @@ class MeteredModel:
             usage=completion.usage,
             answer=answer,
         )
-        self._calls.settle(tried, end)
+        if not self._calls.settle(tried, end):
+            # Somebody else took this try for lost, which counts it at its reservation. One id, one answer.
+            if answered := self._calls.answer_to(tried.call.call_id):
+                return self._stored(answered)
+            end = end.model_copy(update={"spent": reserved, "is_spend_known": False})
         return self._paid(completion, end, tried.call.request, answer, was_stored=False)
+
+    def _ask(self, request: ModelRequest) -> tuple[Completion, str]:
+        """A completion and its blob."""
+        started = time.monotonic()
+        try:
+            completion = self._client.complete(request)
+            return completion, self._store(completion)
+        except (ModelUnavailable, ModelRejectedRequest):
+            raise
+        except Exception as error:  # noqa: BLE001 (billed, perhaps: without an answer, whoever asks again pays again)
+            broken = Completion(
+                outcome=Broken(text="", problem=self._redactor.redact(f"{type(error).__name__}: {error}")),
+                usage=None,
+                model=self.endpoint.model,
+                seconds=time.monotonic() - started,
+            )
+            return broken, self._store(broken)
 
     def _price_for(self, request: ModelRequest, accounts: tuple[str, ...]) -> ListedPrice | None:
         if self.price is None:
@@ -135,7 +157,11 @@ class MeteredModel:
         return self.price
 
     def _store(self, record: Record) -> str:
-        return self._blobs.put(self._redactor.redact(record.model_dump_json()).encode())
+        return self._blobs.put(self._redactor.redact_record(record).model_dump_json().encode())
+
+    def _stored(self, answered: Answered) -> PaidCompletion:
+        completion = Completion.model_validate_json(self._blobs.get(answered.answer))
+        return self._paid(completion, answered.end, answered.request, answered.answer, was_stored=True)
 
     def _paid(
         self, completion: Completion, end: ModelCallEnd, request: str, answer: str, *, was_stored: bool

@@ -32,7 +32,15 @@ from compiler_agent.models.completion import (
     UserMessage,
 )
 from compiler_agent.models.endpoints import Endpoint
-from compiler_agent.models.openai_sdk import BREAKPOINT, FAILURES, cache_key, judge, open_sdk, takes_breakpoints
+from compiler_agent.models.openai_sdk import (
+    BREAKPOINT,
+    FAILURES,
+    believe_openai_usage,
+    cache_key,
+    judge,
+    open_sdk,
+    takes_breakpoints,
+)
 from compiler_agent.models.stream import Stopwatch, follow
 
 
@@ -54,8 +62,7 @@ class OpenAIChat:
         except FAILURES as error:
             # What breaks after the last event breaks nothing.
             outcome = turn.outcome() if turn.is_over else judge(error, turn.text, turn.has_begun)
-        usage = None if isinstance(outcome, Broken) else turn.usage
-        return Completion(outcome=outcome, usage=usage, model=turn.model, seconds=stopwatch.passed_s)
+        return Completion(outcome=outcome, usage=turn.usage(outcome), model=turn.model, seconds=stopwatch.passed_s)
 
 
 class _Turn:
@@ -63,7 +70,7 @@ class _Turn:
 
     def __init__(self, model: str) -> None:
         self.model, self.text, self.has_begun = model, "", False
-        self.usage: Usage | None = None
+        self._usage: CompletionUsage | None = None
         self._refusal = ""
         self._finish_reason: str | None = None
         self._calls: list[dict[str, str]] = []
@@ -71,13 +78,13 @@ class _Turn:
 
     @property
     def is_over(self) -> bool:
-        return self._finish_reason is not None and self.usage is not None
+        return self._finish_reason is not None and self._usage is not None
 
     def take(self, chunk: ChatCompletionChunk) -> None:
         self.has_begun = True
         self.model = chunk.model or self.model
         if chunk.usage is not None:
-            self.usage = _usage(chunk.usage)
+            self._usage = chunk.usage
         for choice in chunk.choices or ():  # some servers send null with the usage
             self.text += choice.delta.content or ""
             self._refusal += choice.delta.refusal or ""
@@ -112,17 +119,8 @@ class _Turn:
         calls = tuple(ToolCall.model_validate(call) for call in self._calls)
         return Reply(text=self.text, tool_calls=calls) if self.text or calls else Empty()
 
-
-def _usage(usage: CompletionUsage) -> Usage:
-    details = usage.prompt_tokens_details
-    read = (details and details.cached_tokens) or 0
-    written = (details and details.cache_write_tokens) or 0
-    return Usage(
-        input_tokens=max(0, usage.prompt_tokens - read - written),
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        output_tokens=usage.completion_tokens,
-    )
+    def usage(self, outcome: Outcome) -> Usage | None:
+        return believe_openai_usage(outcome, self._usage, "prompt_tokens", "completion_tokens")
 
 
 def _parameters(endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:

@@ -6,7 +6,7 @@ for them only beside items that are named by id.
 
 from typing import Any
 
-from openai.types.responses import Response, ResponseStreamEvent, ResponseUsage
+from openai.types.responses import Response, ResponseStreamEvent
 
 from candidates.spending import Usage
 from compiler_agent.models.completion import (
@@ -27,7 +27,15 @@ from compiler_agent.models.completion import (
 )
 from compiler_agent.models.endpoints import Endpoint
 from compiler_agent.models.failures import HttpFailure, judge_failure
-from compiler_agent.models.openai_sdk import BREAKPOINT, FAILURES, cache_key, judge, open_sdk, takes_breakpoints
+from compiler_agent.models.openai_sdk import (
+    BREAKPOINT,
+    FAILURES,
+    believe_openai_usage,
+    cache_key,
+    judge,
+    open_sdk,
+    takes_breakpoints,
+)
 from compiler_agent.models.stream import Stopwatch, follow
 
 _FILTERED_CODES = ("invalid_prompt", "bio_policy", "misalignment_policy_violation")
@@ -52,8 +60,7 @@ class OpenAIResponses:
         except FAILURES as error:
             # What breaks after the last event breaks nothing.
             outcome = turn.outcome() if turn.is_over else judge(error, turn.text, turn.has_written)
-        usage = None if isinstance(outcome, Broken) else turn.usage
-        return Completion(outcome=outcome, usage=usage, model=turn.model, seconds=stopwatch.passed_s)
+        return Completion(outcome=outcome, usage=turn.usage(outcome), model=turn.model, seconds=stopwatch.passed_s)
 
 
 class _Turn:
@@ -61,7 +68,6 @@ class _Turn:
 
     def __init__(self, model: str) -> None:
         self.model, self.text, self.has_written = model, "", False
-        self.usage: Usage | None = None
         self._response: Response | None = None
         self._failure: HttpFailure | None = None
         self._has_begun = False
@@ -82,7 +88,6 @@ class _Turn:
                 self.has_written = True
             case "response.completed" | "response.incomplete" | "response.failed":
                 self._response = event.response
-                self.usage = None if event.response.usage is None else _usage(event.response.usage)
             case "error":
                 self._failure = HttpFailure(200, event.code or "", event.message, {})
 
@@ -110,6 +115,10 @@ class _Turn:
                 return Broken(text=self.text, problem=f"incomplete for a reason unknown here: {reason}")
         return _read_output(response)
 
+    def usage(self, outcome: Outcome) -> Usage | None:
+        told = None if self._response is None else self._response.usage
+        return believe_openai_usage(outcome, told, "input_tokens", "output_tokens")
+
 
 def _read_output(response: Response) -> Outcome:
     text, refusal, calls = "", "", []
@@ -125,18 +134,6 @@ def _read_output(response: Response) -> Outcome:
     if refusal:
         return Refused(explanation=refusal)
     return Reply(text=text, tool_calls=tuple(calls)) if text or calls else Empty()
-
-
-def _usage(usage: ResponseUsage) -> Usage:
-    # Compatible servers leave the details out, whatever the SDK's types say.
-    read = getattr(usage.input_tokens_details, "cached_tokens", 0) or 0
-    written = getattr(usage.input_tokens_details, "cache_write_tokens", 0) or 0
-    return Usage(
-        input_tokens=max(0, usage.input_tokens - read - written),
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        output_tokens=usage.output_tokens,
-    )
 
 
 def _parameters(endpoint: Endpoint, request: ModelRequest) -> dict[str, Any]:

@@ -1,15 +1,19 @@
-"""What the two OpenAI APIs share: the SDK's client, its failures, cache keys and breakpoints."""
+"""What the two OpenAI APIs share: the SDK's client, its failures, usage, cache keys and breakpoints."""
 
 import re
 
 import httpx2
 import openai
+from openai.types.completion_usage import CompletionUsage
+from openai.types.responses import ResponseUsage
 
 from candidates.record import digest_of
-from compiler_agent.models.completion import Broken, Filtered, ModelRequest
+from candidates.spending import Usage
+from compiler_agent.models.completion import Broken, Filtered, ModelRequest, Outcome
 from compiler_agent.models.endpoints import Endpoint
 from compiler_agent.models.failures import HttpFailure, judge_failure, judge_lost_connection
 from compiler_agent.models.stream import CALL_TIMEOUT_HOOKS, MalformedStream
+from compiler_agent.models.usage import believe_usage
 
 FAILURES = (openai.APIError, httpx2.HTTPError, ValueError, MalformedStream)
 """What a call may raise: the endpoint, the connection, a line that is no JSON, an event of another shape."""
@@ -51,3 +55,19 @@ def judge(error: Exception, text: str, has_begun: bool) -> Broken | Filtered:
             return judge_failure(HttpFailure(200, error.code or error.type or "", str(error), {}), text, has_begun)
         case _:
             return Broken(text=text, problem=f"{type(error).__name__}: {error}")
+
+
+def believe_openai_usage(
+    outcome: Outcome, told: CompletionUsage | ResponseUsage | None, read: str, written: str
+) -> Usage | None:
+    """`read`, `written`: what the API calls tokens read and written."""
+    # Compatible servers leave any of it out, whatever the SDK's types say.
+    details = getattr(told, f"{read}_details", None)
+    return believe_usage(
+        outcome,
+        read=getattr(told, read, None),
+        cache_read=getattr(details, "cached_tokens", None),
+        cache_write=getattr(details, "cache_write_tokens", None),
+        written=getattr(told, written, None),
+        read_has_cached=True,
+    )

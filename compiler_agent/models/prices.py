@@ -21,14 +21,19 @@ _NANO_USD_PER_TOKEN = 1000
 """Of a dollar per million tokens."""
 
 
+_MOST_USD = 1e4
+"""Per million tokens; with more, a number was given for something else, and a call's cost may pass the ledger's 64
+bits."""
+
+
 class Price(Record):
     """US dollars per million tokens."""
 
-    input: float = Field(ge=0)
-    output: float = Field(ge=0)
-    cache_read: float | None = Field(ge=0, default=None)
+    input: float = Field(ge=0, le=_MOST_USD)
+    output: float = Field(ge=0, le=_MOST_USD)
+    cache_read: float | None = Field(ge=0, le=_MOST_USD, default=None)
     """None: as `input`."""
-    cache_write: float | None = Field(ge=0, default=None)
+    cache_write: float | None = Field(ge=0, le=_MOST_USD, default=None)
     """None: as `input`."""
     up_to_input_tokens: int | None = Field(ge=1, default=None)
     """Longer prompts are priced otherwise, which is not written here."""

@@ -1,8 +1,11 @@
 """Redaction: keys never reach a transcript, a message or a screen, not even where an endpoint repeats them."""
 
+import json
 import re
 from collections.abc import Iterable
+from typing import TypeVar
 
+from candidates.record import Record
 from compiler_agent.models.completion import (
     Completion,
     ModelClient,
@@ -10,6 +13,9 @@ from compiler_agent.models.completion import (
     ModelRequest,
     ModelUnavailable,
 )
+from compiler_agent.models.texts import change_texts, repair_surrogates
+
+R = TypeVar("R", bound=Record)
 
 REDACTED = "[redacted key]"
 
@@ -18,7 +24,7 @@ _LOOKS_LIKE_A_KEY = re.compile(
 )
 """OpenAI's and Anthropic's keys, also half masked as their error messages show them; anything sent as a bearer.
 
-What is redacted is JSON: there a key that begins a line stands behind the letter of an escape."""
+A text may hold JSON (a tool's arguments): there a key that begins a line stands behind the letter of an escape."""
 
 _SHORTEST_SECRET = 6
 """A shorter "key" (`none`, `EMPTY`: what local servers are given) is no secret, but a common word."""
@@ -26,14 +32,25 @@ _SHORTEST_SECRET = 6
 
 class Redactor:
     def __init__(self, secrets: Iterable[str]) -> None:
+        forms = {
+            form
+            for secret in secrets
+            if len(secret) >= _SHORTEST_SECRET
+            for form in (secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1])
+        }
         # The longest first: one key may begin with another.
-        known = sorted({secret for secret in secrets if len(secret) >= _SHORTEST_SECRET}, key=len, reverse=True)
+        known = sorted(forms, key=len, reverse=True)
         self._known = re.compile("|".join(re.escape(secret) for secret in known)) if known else None
 
     def redact(self, text: str) -> str:
+        """Text that can be written: also without halves of surrogate pairs, which no file or database takes."""
+        text = repair_surrogates(text)
         if self._known is not None:
             text = self._known.sub(REDACTED, text)
         return _LOOKS_LIKE_A_KEY.sub(REDACTED, text)
+
+    def redact_record(self, record: R) -> R:
+        return change_texts(record, self.redact)
 
 
 class Redacting:
@@ -50,4 +67,4 @@ class Redacting:
             raise ModelUnavailable(self._redactor.redact(str(error)), retry_after_s=error.retry_after_s) from None
         except ModelRejectedRequest as error:
             raise ModelRejectedRequest(self._redactor.redact(str(error))) from None
-        return Completion.model_validate_json(self._redactor.redact(completion.model_dump_json()))
+        return self._redactor.redact_record(completion)

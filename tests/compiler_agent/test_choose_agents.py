@@ -4,7 +4,7 @@ import sqlite3
 
 import pytest
 
-from candidates.spending import Caps, ModelBudget
+from candidates.spending import MOST_USD, Caps, ModelBudget
 from compiler_agent.choose_agents import choose_agents
 from compiler_agent.main import run_command
 from compiler_agent.outcome import UserFault
@@ -75,6 +75,10 @@ def test_an_op_may_be_given_less(configured):
         (("llm",), (), {"usd": 5.0}, "name one of the endpoints"),
         (("llm",), ("priced", "priced"), {"usd": 5.0}, "named twice"),
         (("llm",), ("priced",), {"usd": float("nan")}, "bounds nothing"),
+        (("llm",), ("priced",), {"usd": 1e300}, "bounds nothing: give at most 1000000000 dollars"),
+        (("llm",), ("priced",), {"usd": 5.0, "tokens": 10**23 - 1}, "bounds nothing"),
+        (("llm",), ("priced",), {"usd": 5.0, "calls": 10**23}, "bounds nothing"),
+        (("llm",), ("priced",), {"usd": 5.0, "device_usd_per_hour": float("inf")}, "pays back in 7.0 days is none"),
         (("search", "search"), (), {}, "named twice"),
         (("oracle",), (), {}, "no agent oracle: there are search, llm"),
         (("search",), ("priced",), {}, "add --agent llm"),
@@ -103,6 +107,20 @@ def test_llm_without_a_bound_is_refused_before_a_run_is_recorded(configured, cap
         assert connection.execute("select count(*) from runs").fetchone() == (0,)
 
 
+@pytest.mark.parametrize("budget", [("--budget-tokens", "9" * 23), ("--budget-usd", "1e300")])
+def test_a_budget_past_all_bounds_is_refused_before_anything_runs(configured, capsys, budget):
+    assert run_command(("run", "--agent", "llm", "--model-name", "priced", *budget)) == 2
+    assert "bounds nothing" in capsys.readouterr().err
+    assert not (configured.home / "ledger.sqlite").exists()
+
+
+def test_a_price_past_all_bounds_is_refused_before_anything_runs(configured, capsys):
+    (configured.home / "models.toml").write_text(ENDPOINTS.replace("15.0", "1e300"))
+    assert run_command(("run", "--agent", "llm", "--model-name", "priced", "--budget-usd", "5")) == 2
+    assert "usd_per_million_tokens.output" in capsys.readouterr().err
+    assert not (configured.home / "ledger.sqlite").exists()
+
+
 def test_tune_of_an_unknown_task_is_refused(settings, capsys):
     assert run_command(("tune", "zz")) == 2
     assert "compiler-agent task list" in " ".join(capsys.readouterr().err.split())
@@ -117,4 +135,8 @@ def test_no_op_may_cost_more_than_it_can_save():
     assert models.for_op(0.1).run == run
     assert models.for_op(0.9).op.usd == 50.0
     assert models.model_copy(update={"op": Caps(calls=9)}).for_op(0.1).op.usd == pytest.approx(24.0)
+    dear = models.model_copy(update={"device_usd_per_hour": 1e300, "payback_days": 1e300})
+    assert dear.for_op(0.1).op.usd == 50.0
+    assert dear.for_op(0.0).op.usd == 0.0
+    assert dear.model_copy(update={"op": Caps()}).for_op(0.1).op.usd == MOST_USD
     assert models.model_copy(update={"device_usd_per_hour": None}).for_op(0.1).op == op

@@ -1,5 +1,6 @@
 """What the server does with one call."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -35,6 +36,8 @@ class Say:
     garble_event: int | None = None
     """This event is broken JSON."""
     with_usage: bool = True
+    counts: Mapping[str, object] | None = None
+    """Sent for the counts of these names, in the API's own words, in place of what is billed; None: left out."""
     error_event: str | None = None
     """An error of this type in place of the second event."""
 

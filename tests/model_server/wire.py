@@ -41,6 +41,11 @@ def sse(content: Json, event: str | None = None) -> str:
     return (f"event: {event}\n" if event else "") + f"data: {json.dumps(content)}\n\n"
 
 
+def _told(say: Say, usage: Json) -> Json:
+    told = usage | {name: count for name, count in (say.counts or {}).items() if name in usage}
+    return {name: count for name, count in told.items() if count is not None}
+
+
 def _bearer(headers: Any) -> str:
     return (headers["authorization"] or "").removeprefix("Bearer ")
 
@@ -90,7 +95,11 @@ class AnthropicWire:
             "service_tier": "standard",
         }
         message = {"id": "msg_1", "type": "message", "role": "assistant", "model": body["model"], "content": []}
-        start = message | {"stop_reason": None, "stop_sequence": None, "usage": usage | {"output_tokens": 1}}
+        start = message | {
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": _told(say, usage) | {"output_tokens": 1},
+        }
         events = [{"type": "message_start", "message": start}, {"type": "ping"}]
         for index, (block, deltas) in enumerate(self._blocks(say)):
             events.append({"type": "content_block_start", "index": index, "content_block": block})
@@ -99,7 +108,8 @@ class AnthropicWire:
         delta: Json = {"stop_reason": stop.get(say.stop, say.stop), "stop_sequence": None}
         if say.stop == "refusal":
             delta["stop_details"] = {"type": "refusal", "category": "cyber", "explanation": say.text}
-        events.append({"type": "message_delta", "delta": delta, "usage": {"output_tokens": billed.output_tokens}})
+        written = _told(say, {"output_tokens": billed.output_tokens})
+        events.append({"type": "message_delta", "delta": delta, "usage": written})
         events.append({"type": "message_stop"})
         return [sse(event, event["type"]) for event in events]
 
@@ -172,7 +182,7 @@ class ChatWire:
                     "cache_write_tokens": billed.cache_write_tokens,
                 },
             }
-            events.append(sse(frame | {"choices": [], "usage": usage}))
+            events.append(sse(frame | {"choices": [], "usage": _told(say, usage)}))
         return [*events, "data: [DONE]\n\n"]
 
     def error(self, fail: Fail) -> Json:
@@ -232,7 +242,7 @@ class ResponsesWire:
             "status": "incomplete" if reason else "completed",
             "incomplete_details": {"reason": reason} if reason else None,
             "output": output,
-            "usage": usage if say.with_usage else None,
+            "usage": _told(say, usage) if say.with_usage else None,
         }
         events: list[Json] = [
             {"type": "response.created", "response": begun},

@@ -214,7 +214,7 @@ def test_spend_never_exceeds_cap(server_address, tmp_path):
     ends = ledger.search_ends(RUN)
     assert len(ends) == 50
     assert all(end.stop_reason for end in ends)
-    stopped = [end for end in ends if "run has used" in end.stop_reason]
+    stopped = [end for end in ends if "run has used or reserved" in end.stop_reason]
     assert stopped
     (stop,) = calls.stops(RUN)
     assert (stop.limit, stop.cap) == ("nano_usd", 5_000_000_000)
@@ -248,7 +248,7 @@ def test_same_script_same_ledger(server_address, tmp_path):
     assert first.facts() == second.facts()
     assert len(first.facts()) == SAMPLES
     assert first.ledger.search_ends(RUN) == second.ledger.search_ends(RUN)
-    assert f"has used {SAMPLES} of {SAMPLES} calls" in first.report.stop_reason
+    assert f"has used or reserved {SAMPLES} of {SAMPLES} calls" in first.report.stop_reason
     assert _call_ids(first) == _call_ids(second)
     sent = [sorted(str(request["messages"]) for request in one.server.requests) for one in (first, second)]
     assert sent[0] == sent[1]

@@ -1,4 +1,6 @@
-"""RoundCalls: the model calls of one round, in parallel; each sample ends as a kernel, or as the reason for none.
+"""RoundCalls: the model calls of one round; each sample ends as a kernel, or as the reason for none.
+
+They are made in parallel; those that the budget had no room for then, one by one after the others have settled.
 
 Ids are made from the round's, so that a round that is asked for again gets the answers that were paid for. Results are
 in the order of the samples, whoever answers first.
@@ -114,7 +116,7 @@ class RoundCalls:
 
     def write(self, samples: Sequence[Sample]) -> list[SampleEnd]:
         """One end for each sample, in their order. What a model that fails was to write, another one is asked for."""
-        ends = _in_parallel(lambda sample: self._write(sample, "sample"), samples)
+        ends = self._write_all(samples, "sample")
         failed = {end.endpoint for end in ends if isinstance(end, Failed)}
         others = [endpoint for endpoint in self.models if endpoint not in failed]
         if not failed or not others:
@@ -129,14 +131,16 @@ class RoundCalls:
             for sample, end in zip(samples, ends, strict=True)
             if isinstance(end, Failed)
         ]
-        instead = dict(
-            zip(
-                (sample.place for sample in left),
-                _in_parallel(lambda sample: self._write(sample, "instead"), left),
-                strict=True,
-            )
-        )
+        instead = dict(zip((sample.place for sample in left), self._write_all(left, "instead"), strict=True))
         return [instead.get(sample.place, end) for sample, end in zip(samples, ends, strict=True)]
+
+    def _write_all(self, samples: Sequence[Sample], kind: str) -> list[SampleEnd]:
+        ends = _in_parallel(lambda sample: self._write(sample, kind), samples)
+        # A cap that has room for one reservation more, but not for all at once, is not spent: alone, each may fit.
+        return [
+            self._write(sample, kind) if isinstance(end, BudgetStop) else end
+            for sample, end in zip(samples, ends, strict=True)
+        ]
 
     def _write(self, sample: Sample, kind: str) -> SampleEnd:
         turns: list[Turn] = []

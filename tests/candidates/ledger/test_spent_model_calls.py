@@ -1,8 +1,21 @@
 import pytest
 
 from candidates.ledger.ledger import Ledger, LedgerError
-from candidates.ledger.model_calls import Answered, Begun, ModelCalls
-from candidates.spending import Amount, BudgetStop, CallOutcome, Caps, ModelCall, ModelCallEnd, RecordedCall
+from candidates.ledger.model_calls import Answered, Begun, CallRunning, ModelCalls
+from candidates.spending import (
+    MOST_CALLS,
+    MOST_SECONDS,
+    MOST_TOKENS,
+    MOST_USD,
+    Amount,
+    BudgetStop,
+    CallOutcome,
+    Caps,
+    ModelCall,
+    ModelCallEnd,
+    RecordedCall,
+)
+from workflows.retries import USER_FAULTS
 
 
 @pytest.fixture
@@ -43,7 +56,14 @@ def test_a_refused_call_takes_nothing_from_any_account(calls):
     assert calls.balance("a").used.calls == 0
     assert calls.tries(call.call_id) == ()
     assert calls.stops("run") == (stop,)
-    assert "run has used 0 of 1000 nano-dollars" in str(stop)
+    assert str(stop) == "run has used or reserved $0.00 of $0.000001, and the next call may take $0.000001001"
+
+
+def test_a_stop_says_dollars_as_dollars_and_counts_as_counts():
+    stop = BudgetStop(account="run", limit="nano_usd", cap=5_000_000_000, used=4_999_990_000, asked=90_000_000)
+    assert str(stop) == "run has used or reserved $4.99999 of $5.00, and the next call may take $0.09"
+    stop = BudgetStop(account="run", limit="calls", cap=4, used=4, asked=1)
+    assert str(stop) == "run has used or reserved 4 of 4 calls, and the next call may take 1"
 
 
 def test_a_try_is_settled_once(calls):
@@ -70,10 +90,38 @@ def test_a_late_end_of_a_lost_try_changes_nothing(calls):
     assert [tried.end and tried.end.outcome for tried in calls.tries("run/op/1")] == [CallOutcome.LOST, None]
 
 
+class LateCalls(ModelCalls):
+    """A worker that reads the tries of a call, and then another one begins it."""
+
+    def __init__(self, ledger, other):
+        super().__init__(ledger)
+        self._other = other
+
+    def tries(self, call_id):
+        found = super().tries(call_id)
+        self._other.begin(_call(call_id, nano_usd=100))
+        return found
+
+
+def test_of_two_that_begin_a_call_at_once_one_is_told_to_wait(calls, tmp_path):
+    late = LateCalls(Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}"), calls)
+    with pytest.raises(CallRunning, match="run/op/1 is being made by another worker"):
+        late.begin(_call(nano_usd=100))
+    assert CallRunning.__name__ not in USER_FAULTS
+    assert calls.balance("run").used.calls == 1
+
+
 def test_an_account_keeps_its_caps(calls):
     calls.open_account("run", Caps(usd=100.0))
     assert calls.balance("run").caps == Caps(usd=1e-6)
     assert calls.balance("run").usd_left == 1e-6
+
+
+def test_the_largest_caps_and_calls_fit_the_ledger(calls):
+    most = Caps(usd=MOST_USD, tokens=MOST_TOKENS, seconds=MOST_SECONDS, calls=MOST_CALLS)
+    calls.open_account("rich", most)
+    assert calls.balance("rich").caps == most
+    assert calls.begin(_call(nano_usd=10**17).model_copy(update={"accounts": ("rich",)})) == Begun(1)
 
 
 def test_an_account_that_was_never_opened_is_heard(calls):

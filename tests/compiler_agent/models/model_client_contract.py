@@ -9,6 +9,7 @@ import pytest
 from compiler_agent.models.apis import open_client
 from compiler_agent.models.completion import (
     Broken,
+    Completion,
     CutOff,
     Empty,
     Filtered,
@@ -46,6 +47,8 @@ class ModelClientContract:
     api: ApiName
     path = ""
     """What the API's base URL ends in."""
+    read, written = "input_tokens", "output_tokens"
+    """What the API calls tokens read and written."""
 
     @pytest.fixture
     def server(self):
@@ -275,3 +278,38 @@ class ModelClientContract:
         completion = client.complete(ask())
         assert not re.search(re.escape(KEY), completion.model_dump_json())
         assert completion.outcome.text.startswith("Your key is [redacted")
+
+    @pytest.mark.parametrize(
+        "said", ["half \ud83d", "\ude00 half", "the start \ud83d\ude00 of it", "1234567\ud83d\ude00"]
+    )
+    def test_halves_of_surrogate_pairs_are_joined_or_replaced(self, client, server, said):
+        server.will(Say(text=said, calls=(Call(name="read_file", arguments=f'{{"path": "{said}"}}'),), thinking=said))
+        completion = client.complete(ask(tools=(READ_FILE,)))
+        whole = said.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        assert completion.outcome.text == whole
+        assert completion.outcome.tool_calls[0].arguments() == {"path": whole}
+        assert Completion.model_validate_json(completion.model_dump_json()) == completion
+        turn = completion.outcome.as_message()
+        result = ToolResult(call_id=completion.outcome.tool_calls[0].id, content="text")
+        again = ask().model_copy(update={"messages": (*ask().messages, turn, result)})
+        assert isinstance(client.complete(again).outcome, Reply)
+
+    @pytest.mark.parametrize("count", [-5, 1e24, 10**24, "many", None, [3]])
+    @pytest.mark.parametrize("kind", ["read", "written"])
+    def test_a_count_that_cannot_be_is_usage_that_was_not_told(self, client, server, kind, count):
+        server.will(Say(text="Yes.", counts={getattr(self, kind): count}))
+        completion = client.complete(ask())
+        assert completion.outcome == Reply(text="Yes.")
+        assert completion.usage is None
+
+    @pytest.mark.parametrize("kinds", [("written",), ("read", "written")])
+    def test_a_reply_of_no_tokens_is_usage_that_was_not_told(self, client, server, kinds):
+        nothing = {"cache_creation_input_tokens": 0, "prompt_tokens_details": None, "input_tokens_details": None}
+        server.will(Say(text="Yes.", counts={getattr(self, kind): 0 for kind in kinds} | nothing))
+        completion = client.complete(ask())
+        assert completion.outcome == Reply(text="Yes.")
+        assert completion.usage is None
+
+    def test_a_prompt_of_no_tokens_is_usage_that_was_not_told(self, client, server):
+        server.will(Say(text="Yes.", counts={self.read: 0}))
+        assert client.complete(ask(prefix="")).usage is None

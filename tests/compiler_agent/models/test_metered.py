@@ -14,7 +14,7 @@ from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
 from candidates.ledger.tables import Table
-from candidates.spending import BudgetStop, CallOutcome, Caps
+from candidates.spending import BudgetStop, CallOutcome, Caps, Usage
 from compiler_agent.models.apis import open_client
 from compiler_agent.models.completion import Broken, Completion, ModelRejectedRequest, ModelUnavailable, Reply
 from compiler_agent.models.endpoints import ApiName, Endpoint
@@ -187,6 +187,97 @@ def test_a_call_that_was_interrupted_counts_at_its_reservation(server, calls, mo
     (recorded,) = calls.tries(f"{OP}/1")
     assert recorded.end.outcome is CallOutcome.CANCELLED
     assert calls.balance(RUN).used == recorded.call.reserved
+
+
+class FailingClient:
+    def __init__(self):
+        self.asked = 0
+
+    def complete(self, request):
+        self.asked += 1
+        raise ValueError(f"half a pair: \ud800, and {KEY}")
+
+
+def test_a_client_that_fails_in_a_way_of_its_own_has_answered_and_is_not_paid_again(calls, model, tmp_path):
+    client, blobs = FailingClient(), BlobStore(tmp_path / "blobs")
+    failing = MeteredModel(model.endpoint, client, model.price, calls, blobs, Redactor([KEY]))
+    first, again = (failing.complete(f"{OP}/1", ask("one"), (RUN, OP)) for _ in range(2))
+    assert first.completion.outcome == Broken(text="", problem="ValueError: half a pair: \ufffd, and [redacted key]")
+    assert (again.was_stored, again.completion) == (True, first.completion)
+    assert client.asked == 1
+    (recorded,) = calls.tries(f"{OP}/1")
+    assert recorded.end.outcome is CallOutcome.BROKEN
+    assert not first.is_cost_known
+    assert calls.balance(RUN).used.nano_usd == recorded.call.reserved.nano_usd
+
+
+class OvertakenClient:
+    """While it waits for its first answer, another worker asks for the same call: `meanwhile`."""
+
+    def __init__(self, meanwhile):
+        self._meanwhile = meanwhile
+        self.texts = ["first", "second"]
+
+    def complete(self, request):
+        text = self.texts.pop(0)
+        if text == "first":
+            self._meanwhile()
+        return Completion(
+            outcome=Reply(text=text), usage=Usage(input_tokens=9, output_tokens=9), model="m", seconds=0.1
+        )
+
+
+def test_of_two_answers_to_one_call_both_askers_get_the_one_in_the_ledger(calls, model, tmp_path):
+    def overtake():
+        others.append(metered.complete(f"{OP}/1", ask("one"), (RUN, OP)))
+
+    others = []
+    client, blobs = OvertakenClient(overtake), BlobStore(tmp_path / "blobs")
+    metered = MeteredModel(model.endpoint, client, model.price, calls, blobs, Redactor([KEY]))
+    answer = metered.complete(f"{OP}/1", ask("one"), (RUN, OP))
+    (other,) = others
+    assert answer.completion == other.completion
+    assert answer.completion.outcome.text == "second"
+    assert (answer.was_stored, other.was_stored) == (True, False)
+    assert metered.complete(f"{OP}/1", ask("one"), (RUN, OP)) == answer
+
+
+def test_an_answer_to_a_call_taken_for_lost_costs_its_reservation(calls, model, tmp_path):
+    def overtake():
+        (tried,) = calls.tries(f"{OP}/1")
+        calls.begin(tried.call)
+
+    client, blobs = OvertakenClient(overtake), BlobStore(tmp_path / "blobs")
+    metered = MeteredModel(model.endpoint, client, model.price, calls, blobs, Redactor([KEY]))
+    answer = metered.complete(f"{OP}/1", ask("one"), (RUN, OP))
+    lost, running = calls.tries(f"{OP}/1")
+    assert answer.completion.outcome.text == "first"
+    assert (answer.usd, answer.is_cost_known) == (lost.end.spent.usd, False)
+    assert running.end is None
+
+
+@pytest.mark.parametrize("api", list(ApiName))
+@pytest.mark.parametrize("count", [-5, 1e24, 0])
+def test_usage_that_cannot_be_counts_at_the_reservation_once(server, ledger_url, tmp_path, calls, api, count):
+    server.default = Say(counts={"output_tokens": count, "completion_tokens": count})
+    model = open_spender(server.url, ledger_url, tmp_path, api)
+    first, again = (model.complete(f"{OP}/1", ask("one"), (RUN, OP)) for _ in range(2))
+    assert not first.is_cost_known
+    assert again.was_stored
+    assert len(server.billed) == 1
+    (recorded,) = calls.tries(f"{OP}/1")
+    assert recorded.call.reserved.nano_usd == calls.balance(RUN).used.nano_usd > 0
+
+
+@pytest.mark.parametrize("api", list(ApiName))
+def test_half_a_surrogate_pair_is_no_reason_to_pay_twice(server, ledger_url, tmp_path, calls, api):
+    server.default = Say(text="void kernel() {} // \ud800", output_tokens=30)
+    model = open_spender(server.url, ledger_url, tmp_path, api)
+    first, again = (model.complete(f"{OP}/1", ask("one"), (RUN, OP)) for _ in range(2))
+    assert first.completion == again.completion
+    assert first.completion.outcome == Reply(text="void kernel() {} // \ufffd")
+    assert first.is_cost_known
+    assert len(server.billed) == 1
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from tests.model_server.server import MODEL, ModelServer
 class TestOpenAIChat(ModelClientContract):
     api = ApiName.OPENAI_CHAT
     path = "/v1"
+    read, written = "prompt_tokens", "completion_tokens"
 
     def test_a_filtered_reply_is_told_from_a_whole_one(self, client, server):
         server.will(Say(text="void ker", stop="filter"))

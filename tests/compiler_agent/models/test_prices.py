@@ -29,8 +29,10 @@ def test_the_users_prices_win(tmp_path):
     assert (listed.price.input, listed.source) == (1.0, "contract")
 
 
-def test_a_wrong_table_of_prices_is_the_users_fault(tmp_path):
-    (tmp_path / "prices.toml").write_text("[ours.models]\nm = { input = 1 }\n")
+@pytest.mark.parametrize("price", ["{ input = 1 }", "{ input = 1, output = 1e300 }", "{ input = 1, output = nan }"])
+def test_a_wrong_table_of_prices_is_the_users_fault(tmp_path, price):
+    head = '[ours]\nas_of = 2027-01-01\nsource = "contract"\n[ours.models]\n'
+    (tmp_path / "prices.toml").write_text(f"{head}m = {price}\n")
     with pytest.raises(UserFault, match=r"cannot read the prices in .*prices\.toml"):
         read_prices(tmp_path)
 

@@ -73,5 +73,21 @@ def test_a_spent_account_stops_the_search_and_says_so(server: ModelServer, tmp_p
     ended = open_agent(server, tmp_path).propose(TASK, (), budget())
     assert isinstance(ended, Stop)
     assert ended.reason == "budget"
-    assert ended.message.startswith(f"{op} has used 0 of 10000000 nano-dollars")
+    assert ended.message.startswith(f"{op} has used or reserved $0.00 of $0.01")
     assert server.usd(**PRICES) == 0
+
+
+def test_a_cap_with_room_for_one_call_at_a_time_is_not_spent(server: ModelServer, tmp_path: Path) -> None:
+    calls = ModelCalls(Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}"))
+    run, op = budget().accounts
+    calls.open_account(run, Caps(usd=5.0))
+    calls.open_account(op, Caps(usd=0.6))
+    server.default = lambda body: Say(text=says(right(len(server.requests))), output_tokens=300, first_after_s=0.2)
+    first = open_agent(server, tmp_path).propose(TASK, (), budget())
+    assert isinstance(first, Proposals)
+    assert len(first.proposals) == len(server.billed) == 4
+    (stop,) = calls.stops(op)
+    assert stop.asked < stop.cap < 4 * stop.asked
+    assert open_agent(server, tmp_path).propose(TASK, (), budget()) == first
+    assert len(server.billed) == 4
+    assert calls.balance(op).used.usd == pytest.approx(server.usd(**PRICES), abs=1e-8)
