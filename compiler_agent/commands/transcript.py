@@ -88,7 +88,7 @@ def _read(settings: Settings, proposal: Proposal, redactor: Redactor) -> _Dialog
             for turn in Transcript.model_validate_json(content(proposal.transcript or "")).turns
         ]
     except ValidationError as error:
-        raise UserFault(f"the dialogue was written in another form, maybe by another version: {error}") from error
+        raise UserFault("the dialogue was written in another form, maybe by another version") from error
 
 
 def _document(proposal: Proposal, dialogue: _Dialogue) -> dict[str, object]:
