@@ -1,5 +1,6 @@
 """What tests of several folders need."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,6 +9,9 @@ import pytest
 
 if TYPE_CHECKING:
     from candidates.benchmark.baseline import BaselinePool
+
+# A shell starts what it puts into the background with Ctrl-C ignored, and commands that the tests interrupt inherit it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 SHARED_TRACES = Path(__file__).resolve().parents[2] / "shared" / "traces"
 
