@@ -100,7 +100,7 @@ def _export(target: nn.Module, activations: Sequence[InputSpec]) -> ExportedProg
     try:
         with torch.no_grad():
             exported = torch.export.export(target, arguments, dynamic_shapes=(dynamic,), strict=False)
-    except (RuntimeError, TypeError, ValueError, NotImplementedError, AttributeError, AssertionError) as error:
+    except (RuntimeError, TypeError, ValueError, AttributeError, AssertionError) as error:
         raise Obstructed(f"torch.export cannot follow it: {_first_line(error)}") from error
     kinds = {spec.kind for spec in exported.graph_signature.output_specs}
     if kinds != {OutputKind.USER_OUTPUT}:

@@ -38,7 +38,7 @@ def find_model_sites(model: nn.Module) -> tuple[OpSite, ...]:
     try:
         with fake_mode_of(model):
             return find_sites(model, lambda: forward(model, probe, SyntheticCache(model, probe)))
-    except (RuntimeError, NotImplementedError, TypeError) as error:
+    except (RuntimeError, TypeError) as error:
         raise ModelError(
             f"{type(model).__name__} cannot run on fake tensors ({str(error).splitlines()[0]}): "
             "choose a model whose forward pass does not depend on values"

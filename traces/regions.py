@@ -39,7 +39,7 @@ def trace_block(block: nn.Module, arguments: Sequence[Any], keywords: Mapping[st
     try:
         graph = _Tracer().trace(block)
         values = _values_of(block, graph, arguments, keywords)
-    except (fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError, NotImplementedError):
+    except (fx.proxy.TraceError, TypeError, ValueError, RuntimeError, AttributeError):
         return None  # what these tracers raise for a module that is no straight line of tensor operations
     if any(node.op == "call_method" and _IN_PLACE.search(str(node.target)) for node in graph.nodes):
         return None

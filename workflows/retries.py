@@ -5,10 +5,11 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 
 USER_FAULTS = (
-    *("TraceError", "ModelError", "SandboxUnavailable", "CompilerMissing", "LedgerError", "DeviceError"),
-    *("UserFault", "ModelRejectedRequest"),
+    *("TraceError", "ModelError", "SandboxUnavailable", "CompilerUnavailable", "SanitizersUnavailable", "LedgerError"),
+    *("DeviceError", "UserFault", "ModelRejectedRequest"),
 )
-"""Exceptions that only the user can mend: trying again changes nothing."""
+"""Exceptions that only the user can mend, each by its own name (Temporal knows no bases): trying again changes nothing.
+"""
 
 RETRY = RetryPolicy(
     initial_interval=timedelta(seconds=1),

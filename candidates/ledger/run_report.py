@@ -61,8 +61,7 @@ def report_tune(ledger: Ledger, run_id: str, task_id: str) -> TuneReport:
     if end is None:
         raise LedgerError(f"the search of {run_id} has not ended: nothing to report")
     measurement = measurement_of(ledger, run_id, end)
-    calls_per_hour = {workload.name: workload.calls_per_hour for workload in ledger.task(task_id).public_workloads}
-    heaviest = measurement.heaviest(calls_per_hour) if measurement is not None else None
+    heaviest = measurement.heaviest(ledger.task(task_id).public_calls_per_hour) if measurement is not None else None
     calls, account = ModelCalls(ledger), run_account(run_id)
     spent = calls.used(account)
     return TuneReport(

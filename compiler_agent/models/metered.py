@@ -63,9 +63,8 @@ class MeteredModel:
 
         Raises ModelUnavailable and ModelRejectedRequest, unbilled: the id may be asked for again. Raises UserFault for
         an endpoint with neither a price nor a cap on the tokens of every account. A client that fails in any other way
-        has answered: Broken. One worker at a time may ask for one
-        id: CallRunning where two begin at one moment; where one took the other's call for lost, both are paid for, and
-        the later end gets the earlier one's answer.
+        has answered: Broken. One worker at a time may ask for one id: CallRunning where two begin at one moment; where
+        one took the other's call for lost, both are paid for, and the later end gets the earlier one's answer.
         """
         price = self._price_for(request, accounts)
         call = ModelCall(

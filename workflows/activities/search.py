@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from temporalio import activity
 
-from candidates.agent import Attempt, Budget, KernelAgent, Stop
+from candidates.agent import Attempt, Budget, KernelAgent, Stop, fastest_first
 from candidates.benchmark.benchmark import Benchmark
 from candidates.builder import Builder
 from candidates.candidate import Candidate, Proposal
@@ -194,13 +194,12 @@ class DeviceSearchActivities:
 
         if not attempts:
             return ended("no_program", None, settle.stop_reason)
-        screened = [attempt for attempt in attempts if attempt.measurement is not None]
+        screened = fastest_first(attempts)
         if not screened:
             reasons = sorted({a.verdict.reason for a in attempts if isinstance(a.verdict, Rejected)})
             return ended("rejected", None, f"all {len(attempts)} candidates rejected: {', '.join(reasons)}")
-        screened.sort(key=lambda attempt: -_speedup(attempt))
         if settle.last_stage is MeasurementStage.SCREEN:
-            return ended("undecided", screened[0].proposal.candidate.id, f"screened at {_speedup(screened[0]):.2f}x")
+            return ended("undecided", screened[0].proposal.candidate.id, f"screened at {screened[0].speedup:.2f}x")
         raced: list[tuple[Attempt, Measurement]] = []
         caught: list[str] = []
         for attempt in screened[:FINALISTS]:
@@ -260,12 +259,11 @@ class DeviceSearchActivities:
 
     def _report(self, run_id: str, task: KernelTask, attempt: Attempt) -> None:
         attempts = self._ledger.attempts(run_id, task.id)
-        best = max((_speedup(a) for a in attempts if a.measurement is not None), default=None)
-        message = (
-            f"rejected: {attempt.verdict.reason.value}"
-            if isinstance(attempt.verdict, Rejected)
-            else f"screened at {_speedup(attempt):.2f}x"
-        )
+        best = next((each.speedup for each in fastest_first(attempts)), None)
+        if isinstance(attempt.verdict, Rejected):
+            message = f"rejected: {attempt.verdict.reason.value}"
+        else:
+            message = attempt.verdict.outcome if attempt.speedup is None else f"screened at {attempt.speedup:.2f}x"
         self._ledger.add_progress(
             run_id,
             Progress(stage=Stage.SEARCH, op=task.op, tried=len(attempts), best_speedup=best, message=message),
@@ -276,10 +274,6 @@ class DeviceSearchActivities:
             return None
         confirmed = self._ledger.measurement(run_id, end.task_id, end.candidate_id, MeasurementStage.CONFIRM)
         return confirmed.traffic_weighted_speedup if confirmed is not None else None
-
-
-def _speedup(attempt: Attempt) -> float:
-    return attempt.measurement.traffic_weighted_speedup if attempt.measurement is not None else 0.0
 
 
 def _in_words(rejected: Rejected) -> str:

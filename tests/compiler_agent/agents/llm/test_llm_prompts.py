@@ -70,7 +70,7 @@ def every_message() -> list[str]:
 
 
 def test_no_message_tells_where_a_machine_keeps_its_files() -> None:
-    broken = lost(message="/home/ann/tmp/sandbox-7/work/candidate.cpp:3: error", log_tail="at /home/ann/x/y.h:9\n")
+    broken = lost(message="/srv/ann/tmp/candidate.cpp:3: error", log_tail="at /srv/ann/x/y.h:9\n")
     text = ask_for_kernel(context(broken), Repair(broken=broken), None, "")
     assert "ann" not in text
     assert "| message: candidate.cpp:3: error" in text
