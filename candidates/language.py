@@ -1,7 +1,7 @@
 """KernelLanguage: what it takes to write, build and call a kernel in one language."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -20,6 +20,11 @@ class BuildRecipe:
     files: Mapping[str, bytes]
     commands: tuple[tuple[str, ...], ...]
     artifact: str
+    read_only: Mapping[Path, str] = field(default_factory=dict)
+    """Host folders that the commands need, by where they appear inside."""
+    toolchain: str | None = None
+    """Names the versions of all that the commands run: what is built of equal files by equal commands and toolchains
+    is the same, and kept outside the sandbox. None: built every time."""
 
 
 class KernelLanguage(Protocol):

@@ -171,6 +171,14 @@ class KernelTask(Record):
     device_id: str
     threads: int = Field(ge=1, default=1)
     """Threads that serving runs this op with."""
+    architectures: tuple[Annotated[str, Field(pattern=r"^(sm_\d{2,3}|gfx[0-9a-f]{3,4})$")], ...] = ()
+    """GPU architectures that a kernel in a GPU language must compile for; empty: those that the language names."""
+
+    @model_serializer(mode="wrap")
+    def _leave_out_no_architectures(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """A task of a CPU keeps the id that it had before there were any."""
+        fields: dict[str, object] = serialize(self)
+        return {name: value for name, value in fields.items() if name != "architectures" or value}
 
     @model_validator(mode="after")
     def _names_agree(self) -> "KernelTask":
