@@ -239,8 +239,10 @@ class Runner:
 
 def raise_for_kernel(error: Exception) -> None:
     """Ends the process with what the kernel raised, or with what the interpreter cannot do."""
-    cause = error.__cause__ if type(error).__name__ == "InterpreterError" else None
-    if cause is not None and not isinstance(cause, AssertionError):
+    cause: BaseException | None = error
+    while type(cause).__name__ == "InterpreterError":  # one for each function of the kernel that it went through
+        cause = cause.__cause__
+    if cause is not error and cause is not None and not isinstance(cause, AssertionError):
         fail_with(CANNOT_INTERPRET, cause, "the interpreter cannot run it:")
     fail_with(KERNEL_RAISED, cause or error, "the kernel raised")
 
@@ -252,10 +254,13 @@ def fail_with(status: int, error: BaseException, what: str) -> None:
 
 def prepare_interpreter() -> None:
     sys.path.insert(0, str(FOLDER))
+    import interpreter_launches
+    import interpreter_reductions
     import interpreter_repairs
     from triton.runtime import interpreter
 
-    interpreter_repairs.repair()
+    for repairs in (interpreter_repairs, interpreter_reductions, interpreter_launches):
+        repairs.repair()
     launch = interpreter.GridExecutor.__call__
 
     def unwatched(self: Any, *args: Any, **kwargs: Any) -> Any:
