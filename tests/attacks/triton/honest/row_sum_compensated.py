@@ -1,0 +1,22 @@
+# what: Kahan's compensated sum of the rows of a tile
+# task: row_sum
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _row(x, y, LANES: tl.constexpr):
+    row = tl.program_id(0)
+    total = tl.zeros([LANES], tl.float32)
+    lost = tl.zeros([LANES], tl.float32)
+    for step in range(1000 // LANES):
+        term = tl.load(x + row * 1000 + step * LANES + tl.arange(0, LANES)) - lost
+        larger = total + term
+        lost = (larger - total) - term
+        total = larger
+    tl.store(y + row, tl.sum(total - lost, 0))
+
+
+def kernel(x, y, rows):
+    _row[(rows,)](x, y, LANES=8)
