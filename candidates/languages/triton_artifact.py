@@ -1,4 +1,4 @@
-"""TritonArtifact: what a Triton build left. Its bytes are a candidate's, and bounded in names and sizes before all else."""
+"""TritonArtifact: what a Triton build left. Its bytes are a candidate's: names and sizes are bounded first."""
 
 import io
 import re

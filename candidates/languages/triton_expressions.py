@@ -27,13 +27,20 @@ class Scope:
     """Names that Python takes for local, as its compiler decides it: whatever a function binds anywhere in it."""
 
     names: frozenset[str] = frozenset()
+    devices: frozenset[str] = frozenset()
+    """Names for nothing but `x.device`, to be given on and not to be looked at."""
     outer: "Scope | None" = None
 
     def holds(self, name: str) -> bool:
         return name in self.names or (self.outer is not None and self.outer.holds(name))
 
-    def inner(self, names: Iterable[str]) -> "Scope":
-        return Scope(names=frozenset(names), outer=self)
+    def is_device(self, name: str) -> bool:
+        if name in self.names:
+            return name in self.devices
+        return self.outer is not None and self.outer.is_device(name)
+
+    def inner(self, names: Iterable[str], devices: frozenset[str] = frozenset()) -> "Scope":
+        return Scope(names=frozenset(names), devices=devices, outer=self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +64,9 @@ class ExpressionRules:
                 self._check_attribute(node, place, scope)
             case ast.Call():
                 self._check_call(node, place, scope, is_message=is_message)
-            case ast.BinOp(left=left, right=right):
+            case ast.BinOp(left=left, op=op, right=right):
+                if isinstance(op, ast.MatMult) and place is not Place.PREPARE:
+                    self.module.refuse(node, f"the operator @ {place.value}")
                 self.check(left, place, scope, is_message=is_message)
                 self.check(right, place, scope, is_message=is_message)
             case ast.UnaryOp(operand=operand):
@@ -131,22 +140,33 @@ class ExpressionRules:
                     node, f"{keyword.arg}= is no parameter of {launched.id} and no option of a launch ({options})"
                 )
         self.check(node.func.slice, place, scope)
-        self.check_all([*node.args, *(keyword.value for keyword in node.keywords)], place, scope)
+        arguments = [*node.args, *(keyword.value for keyword in node.keywords)]
+        self.check_all((each for each in arguments if not self._is_device_function(each, scope)), place, scope)
+
+    def check_device(self, node: ast.expr, place: Place, scope: Scope) -> None:
+        """Where a tensor is to lie: where another one does."""
+        match node:
+            case ast.Attribute(value=value, attr="device"):
+                self.check(value, place, scope)
+            case ast.Name(id=name) if scope.is_device(name):
+                pass
+            case _:
+                self.module.refuse(node, f"device={ast.unparse(node)[:40]}: write device=x.device of a tensor x")
+
+    def _is_device_function(self, node: ast.expr, scope: Scope) -> bool:
+        return isinstance(node, ast.Name) and node.id in self.module.devices and not scope.holds(node.id)
 
     def _check_constant(self, node: ast.expr, value: object, place: Place, *, is_message: bool) -> None:
         if isinstance(value, bytes | complex):
             self.module.refuse(node, f"the constant {value!r:.40}")
-        if isinstance(value, str) and not is_message:
-            # Formatting a tensor shows where it lies; a string of a device makes another one.
-            if any(each in value for each in "%{}"):
-                self.module.refuse(
-                    node, f"the string {value!r:.40}: text is formatted in messages of assert and raise only"
-                )
-            elif any(each in value.lower() for each in ("cuda", "cpu", "hip", "meta")):
-                self.module.refuse(node, f"the string {value!r:.40}: kernels do not name devices")
+        # Formatting a tensor shows where it lies.
+        if isinstance(value, str) and not is_message and any(each in value for each in "%{}"):
+            self.module.refuse(node, f"the string {value!r:.40}: text is formatted in assert and raise only")
 
     def _check_name(self, node: ast.Name, name: str, place: Place, scope: Scope) -> None:
         refuse_name(self.module, node, name)
+        if scope.is_device(name):
+            self.module.refuse(node, f"{name}: a device is given on as device={name} and not looked at")
         if scope.holds(name):
             return
         if name in self.module.paths:
@@ -157,8 +177,7 @@ class ExpressionRules:
             if place is Place.DEVICE or place is Place.MODULE:
                 self.module.refuse(node, f"the host function {name} {place.value}")
         elif name in self.module.devices:
-            if place is Place.MODULE:
-                self.module.refuse(node, f"the function {name} {place.value}")
+            self.module.refuse(node, f"{name} as a value: a @triton.jit function is launched, called, or passed to one")
         elif name in self.module.constants or name in self.launch_names:
             return
         elif name in _BUILTINS:
@@ -176,6 +195,8 @@ class ExpressionRules:
                 self.module.refuse(node, f"{path} {place.value}")
             return
         refuse_name(self.module, node, node.attr)
+        if node.attr == "device":
+            self.module.refuse(node, ".device is given on as device=x.device and not looked at")
         of_limits = isinstance(node.value, ast.Call) and self.module.path_of(node.value.func) in (
             "torch.finfo",
             "torch.iinfo",
@@ -191,8 +212,9 @@ class ExpressionRules:
             case ast.Subscript():
                 self.module.refuse(node, "a launch within an expression: it is a statement and has no result")
                 return
-            case ast.Name(id=name) if not scope.holds(name) and name in self.module.devices and place in _IN_HOST:
-                self.module.refuse(node, f"{name}(...) without a grid: launch it as {name}[grid](...)")
+            case ast.Name(id=name) if self._is_device_function(function, scope):
+                if place is not Place.DEVICE:
+                    self.module.refuse(node, f"{name}(...) without a grid: launch it as {name}[grid](...)")
             case ast.Name(id=name) if place is Place.DEVICE and (scope.holds(name) or name in self.module.constants):
                 self.module.refuse(
                     node, f"{name}(...): a kernel calls triton.language and @triton.jit functions by name"
@@ -203,11 +225,17 @@ class ExpressionRules:
                 self.module.refuse(node, f"a call of {words_of(function)}")
         if path in NEED_DEVICE and not any(keyword.arg == "device" for keyword in node.keywords):
             self.module.refuse(node, f"{path} without device=: it would lie on the CPU; write device=x.device")
-        message = path in ("triton.language.static_assert", "triton.language.device_assert")
         is_own = isinstance(function, ast.Name) and (scope.holds(function.id) or function.id in self.module.hosts)
         self._check_keywords(node, place, is_own=is_own)
-        for number, argument in enumerate([*node.args, *(keyword.value for keyword in node.keywords)]):
-            self.check(argument, place, scope, is_message=is_message or (message and number > 0))
+        # What an assertion says besides its condition.
+        has_message = path in ("triton.language.static_assert", "triton.language.device_assert")
+        arguments = [("", each) for each in node.args] + [(each.arg or "", each.value) for each in node.keywords]
+        for number, (keyword, argument) in enumerate(arguments):
+            if keyword == "device" and not is_own:
+                self.check_device(argument, place, scope)
+            elif place is not Place.DEVICE or not self._is_device_function(argument, scope):
+                shown = has_message and (keyword == "msg" or (number == 1 and not keyword))
+                self.check(argument, place, scope, is_message=is_message or shown)
 
     def _check_keywords(self, node: ast.Call, place: Place, *, is_own: bool) -> None:
         for keyword in node.keywords:

@@ -9,12 +9,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from candidates.languages.triton_rules import INTERPRETERS_OWN, MODULES
+from candidates.languages.triton_rules import INTERPRETERS_OWN, MODULES, VALUES
 
 MOST_CHARACTERS = 200_000
 _CODING = re.compile(r"^[ \t\f]*#.*?coding[:=]", re.MULTILINE)
 _DEFINES = re.compile(r"\s*def\b")
 _BUILTINS = frozenset(dir(builtins))
+_IMPORTED = frozenset.union(*VALUES.values()) | {"triton.jit", "triton.heuristics", "triton.autotune", "triton.Config"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -129,9 +130,10 @@ def _read_statement(module: TritonModule, statement: ast.stmt, *, is_first: bool
 
 
 def _import(module: TritonModule, node: ast.stmt, path: str, name: str, *, is_renamed: bool) -> None:
-    parent, _, last = path.rpartition(".")
-    if path not in MODULES and (parent not in MODULES or last == "*"):
-        module.refuse(node, f"import of {path}: only torch, triton, triton.language and math can be imported")
+    if path not in MODULES and path not in _IMPORTED:
+        module.refuse(
+            node, f"import of {path}: allowed are torch, triton, triton.language, math and what may be used of them"
+        )
     elif not is_renamed and "." in path:
         module.refuse(node, f"write `import {path} as tl`")
     else:

@@ -9,6 +9,7 @@ from pydantic import Field, ValidationError
 
 from candidates.compiler_report import CompilerReport, GpuKernel
 from candidates.languages.gpu_architectures import find_architecture
+from candidates.languages.gpu_instructions import count_kinds
 from candidates.record import Record
 
 _MOST_CHARACTERS = 2 << 20
@@ -31,7 +32,8 @@ class _Kernel(Record):
     spill_store_bytes: _Figure = 0
     spill_load_bytes: _Figure = 0
     spilled_registers: _Figure = 0
-    instructions: dict[_Name, _Figure] = Field(max_length=64)
+    instructions: dict[_Name, _Figure] = Field(max_length=1000)
+    """By name in the assembly."""
     grid: tuple[_Figure, ...] = Field(max_length=3)
     workloads: tuple[_Name, ...] = Field(max_length=64)
 
@@ -78,7 +80,7 @@ def _describe(kernel: _Kernel) -> GpuKernel:
         spills=spills,
         warps=kernel.warps,
         occupancy=str(bound) if bound else "",
-        instructions=dict(kernel.instructions),
+        instructions=count_kinds(kernel.instructions),
         grid=kernel.grid,
         workloads=kernel.workloads,
     )

@@ -97,7 +97,7 @@ _VIEWS = _names(
     "as_strided chunk detach diagonal expand expand_as flatten movedim narrow permute ravel reshape select split "
     "squeeze swapaxes t transpose unbind unflatten unfold unsqueeze view view_as contiguous"
 )
-_ASKED = _names("size stride numel dim element_size is_contiguous storage_offset is_floating_point")
+_ASKED = _names("size stride numel dim element_size is_contiguous is_floating_point")
 _FILLS = _names("zero_ fill_ new_empty new_zeros new_full new_ones new_empty_strided")
 _CONTAINERS = _names("append items keys values get")
 _DEVICE_METHODS = _names(

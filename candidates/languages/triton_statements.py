@@ -40,7 +40,8 @@ def check_function(rules: ExpressionRules, function: ast.FunctionDef, place: Pla
         module.refuse(function, "parameters with **" if arguments.kwarg else "parameters with *")
     body = function.body
     names = [*parameters_of(module, arguments), *_bound_in(module, body)]
-    scope = outer.inner(names) if outer is not None else Scope(names=frozenset(names))
+    devices = frozenset(name for name in _given_devices(function) if names.count(name) == 1)
+    scope = (outer or Scope()).inner(names, devices)
     if (
         isinstance(body[0], ast.Expr)
         and isinstance(body[0].value, ast.Constant)
@@ -58,6 +59,8 @@ def _check_statements(rules: ExpressionRules, body: Sequence[ast.stmt], place: P
 def _check_statement(rules: ExpressionRules, statement: ast.stmt, place: Place, scope: Scope) -> None:
     is_host = place is not Place.DEVICE
     match statement:
+        case ast.Assign(targets=[ast.Name(id=name)], value=value) if scope.is_device(name):
+            rules.check_device(value, place, scope)
         case ast.Assign(targets=targets, value=value):
             for target in targets:
                 _check_target(rules, target, place, scope)
@@ -168,6 +171,14 @@ def _check_constant_defaults(module: TritonModule, arguments: ast.arguments) -> 
         inner = default.operand if isinstance(default, ast.UnaryOp) else default
         if not isinstance(inner, ast.Constant):
             module.refuse(default, f"the default {ast.unparse(default)[:40]}: only constants, which keep no state")
+
+
+def _given_devices(function: ast.FunctionDef) -> Iterator[str]:
+    """Names of which an assignment is `name = x.device`."""
+    for node in ast.walk(function):
+        match node:
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Attribute(attr="device")):
+                yield name
 
 
 def _bound_in(module: TritonModule, body: Sequence[ast.stmt]) -> Iterator[str]:

@@ -11,7 +11,6 @@ import contextlib
 import inspect
 import io
 import json
-import math
 import os
 import re
 import sys
@@ -31,6 +30,8 @@ _KEPT = (".json", ".cubin", ".hsaco", ".ptx", ".amdgcn")
 _MOST_GRID = (2**31 - 1, 65_535, 65_535)
 _MOST_ERROR_CHARACTERS = 3000
 _MOST_KERNELS = 256
+_MOST_INSTRUCTIONS = 200
+_INSTRUCTION = re.compile(r"\s*(?:@!?%\w+\s+)?([a-z][a-z0-9_.:]*[a-z0-9])(?=[\s;])")
 _SHARE_OF_LIMIT_FOR_MORE_WORKLOADS = 0.4
 
 os.environ.update(
@@ -248,7 +249,7 @@ def _figures(kernel: Any, architecture: dict[str, Any], ptxas_log: str) -> dict[
             "spill_store_bytes": r"(\d+) bytes spill stores",
             "spill_load_bytes": r"(\d+) bytes spill loads",
         }
-        text, assembly, kinds = ptxas_log, kernel.asm["ptx"], _PTX
+        text, assembly = ptxas_log, kernel.asm["ptx"]
     else:
         patterns = {
             "registers": r"\.vgpr_count:\s+(\d+)",
@@ -256,11 +257,11 @@ def _figures(kernel: Any, architecture: dict[str, Any], ptxas_log: str) -> dict[
             "spilled_registers": r"\.vgpr_spill_count:\s+(\d+)",
             "scalar_registers": r"\.sgpr_count:\s+(\d+)",
         }
-        text, assembly, kinds = kernel.asm["amdgcn"], kernel.asm["amdgcn"], _AMDGCN
+        text = assembly = kernel.asm["amdgcn"]
     # A shape met before comes out of Triton's cache, without a log; its figures are there already.
     found = {name: re.findall(pattern, text) for name, pattern in patterns.items()}
     figures |= {name: max(map(int, values)) for name, values in found.items() if values}
-    return figures | {"instructions": _count_instructions(assembly, kinds)}
+    return figures | {"instructions": _count_instructions(assembly)}
 
 
 def _require_fit(figures: dict[str, Any], architecture: dict[str, Any]) -> None:
@@ -275,57 +276,14 @@ def _require_fit(figures: dict[str, Any], architecture: dict[str, Any]) -> None:
         raise Refused(0, f"{threads} threads a block, {architecture['name']} runs up to {most}: use fewer warps")
 
 
-_WIDTH = {"b8": 8, "b16": 16, "b32": 32, "b64": 64, "b128": 128, "v2": 2, "v4": 4, "v8": 8}
-_PTX = {
-    "matrix multiply (mma)": r"(?:mma\.sync|wgmma\.mma_async|tcgen05\.mma)\b",
-    "async copy global to shared": r"cp\.async\.(?!commit|wait)",
-    "ldmatrix": r"ldmatrix",
-    "shared load": r"ld\.shared",
-    "shared store": r"st\.shared",
-    "local memory": r"(?:ld|st)\.local",
-    "atomic": r"(?:atom|red)\.",
-    "barrier": r"(?:bar|barrier)\.",
-    "shuffle": r"shfl\.",
-    "fused multiply-add": r"fma\.",
-    "special function": r"(?:ex2|lg2|sin|cos|tanh|rcp|rsqrt|sqrt|div)\.",
-}
-_AMDGCN = {
-    "matrix multiply (mfma)": r"v_(?:smf|mf)mac?_|v_mfma_",
-    "shared load": r"ds_(?:read|load)",
-    "shared store": r"ds_(?:write|store)",
-    "local memory": r"scratch_(?:load|store)",
-    "atomic": r"(?:global|buffer|flat|ds)_(?:atomic|add|max|min|cmpst)",
-    "barrier": r"s_barrier",
-    "shuffle": r"(?:ds_bpermute|ds_swizzle|v_permlane|v_mov_b32_dpp)",
-    "fused multiply-add": r"v_(?:pk_)?fma",
-    "special function": r"v_(?:exp|log|rcp|rsq|sqrt|sin|cos)_",
-}
-
-
-def _count_instructions(assembly: str, kinds: dict[str, str]) -> dict[str, int]:
-    """Static counts by kind; global loads and stores by the width that one thread moves at once."""
+def _count_instructions(assembly: str) -> dict[str, int]:
+    """How often each one stands in the code, by its name in the assembly: `ld.global.v4.b32`."""
     counts: dict[str, int] = {}
-    patterns = {kind: re.compile(pattern) for kind, pattern in kinds.items()}
     for line in assembly.splitlines():
-        text = re.sub(r"^\s*(?:@!?%\w+\s+)?", "", line)
-        opcode = text.split(maxsplit=1)[0] if text else ""
-        kind = _global_access(opcode) or next((kind for kind, each in patterns.items() if each.match(opcode)), None)
-        if kind is not None:
-            counts[kind] = counts.get(kind, 0) + 1
-    return dict(sorted(counts.items()))
-
-
-def _global_access(opcode: str) -> str | None:
-    """`global load, 128-bit` of `ld.global.v4.b32` and of `buffer_load_dwordx4`."""
-    if found := re.match(r"(ld|st)\.(?:global|volatile\.global)[.\w:]*", opcode):
-        bits = math.prod(_WIDTH.get(part, 1) for part in re.split(r"[.:]", opcode))
-        return f"global {'load' if found[1] == 'ld' else 'store'}, {bits}-bit"
-    if found := re.match(r"(?:global|buffer|flat)_(load|store)_(\w+)", opcode):
-        words = re.match(r"(?:dword|b32)x?(\d*)|(\w+)", found[2])
-        dwords = int(words[1] or 1) if words and words[2] is None else None
-        narrow = 8 if "byte" in found[2] else 16
-        return f"global {found[1]}, {dwords * 32 if dwords else narrow}-bit"
-    return None
+        if found := _INSTRUCTION.match(line):
+            counts[found[1]] = counts.get(found[1], 0) + 1
+    most = sorted(counts.items(), key=lambda item: -item[1])[:_MOST_INSTRUCTIONS]
+    return dict(sorted(most))
 
 
 def _place_of(error: BaseException, function: Any) -> tuple[int, str]:
