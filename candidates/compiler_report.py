@@ -57,6 +57,41 @@ class LoopCode(Record):
         )
 
 
+class GpuKernel(Record):
+    """What one kernel became for one architecture, as one specialisation of it is launched."""
+
+    name: str
+    line: int | None
+    """Of the candidate's source."""
+    architecture: str
+    registers: int = Field(ge=0)
+    """Of 32 bits, a thread; AMD's vector registers."""
+    shared_bytes: int = Field(ge=0)
+    """A block."""
+    stack_bytes: int = Field(ge=0)
+    """A thread, in local memory."""
+    spills: str
+    """Which registers had to be kept in local memory; empty without."""
+    warps: int = Field(ge=1)
+    occupancy: str
+    """Bound on the share of a multiprocessor's warps that can be there at once; empty where it is not known."""
+    instructions: dict[str, int]
+    """How many the code holds, by kind."""
+    grid: tuple[int, ...]
+    """Blocks of the first launch; empty where it is not known."""
+    workloads: tuple[str, ...]
+
+    def headline(self) -> str:
+        counts = ", ".join(f"{count} {kind}" for kind, count in self.instructions.items())
+        where = f"line {self.line}" if self.line is not None else "no line of the source"
+        return (
+            f"{self.name} ({where}) on {self.architecture}: {self.registers} registers, {self.shared_bytes} bytes "
+            f"shared, {self.warps} warps, occupancy at most {self.occupancy or 'unknown'}, "
+            f"spills {self.spills or 'nothing'}, stack {self.stack_bytes} bytes; "
+            f"instructions: {counts or 'not counted'}"
+        )
+
+
 class CompilerReport(Record):
     """Empty but for the message where the candidate does not build."""
 
@@ -65,6 +100,8 @@ class CompilerReport(Record):
     remarks: tuple[Remark, ...] = ()
     loops: tuple[LoopCode, ...] = ()
     """Those with most arithmetic first, the more for every loop around it. Which of them is hot is not measured."""
+    gpu_kernels: tuple[GpuKernel, ...] = ()
+    """In languages for GPUs; these have no remarks and loops."""
     notes: tuple[str, ...] = ()
     """What a reader must know: what was left out, what this machine's report cannot show."""
 
@@ -79,6 +116,8 @@ class CompilerReport(Record):
         return _bounded("\n".join(lines).splitlines(), most_characters)
 
     def _lines(self) -> list[str]:
+        if self.gpu_kernels:
+            return [*self._gpu_lines(), *(f"Note: {note}" for note in self.notes)]
         lines = ["Vectoriser, by line of the source:"]
         lines += [f"  {remark.line}: {remark.text} | {remark.source}" for remark in self.remarks]
         if not self.remarks:
@@ -94,6 +133,14 @@ class CompilerReport(Record):
             if loop.left_out:
                 lines.append(f"    ({loop.left_out} more instructions)")
         return [*lines, *(f"Note: {note}" for note in self.notes)]
+
+    def _gpu_lines(self) -> list[str]:
+        lines = ["Kernels as compiled, by architecture (counts are of the code, not of what runs):"]
+        for kernel in self.gpu_kernels:
+            lines.append(f"- {kernel.headline()}")
+            if kernel.grid:
+                lines.append(f"    {' x '.join(map(str, kernel.grid))} blocks at {kernel.workloads[0]}")
+        return lines
 
 
 class CompilerReporter(Protocol):
