@@ -18,9 +18,10 @@ _CHANGED_FLOAT_STATE = (
     "process would compute otherwise"
 )
 CHANGED_FLOAT_STATE_STATUS = 72
-"""As in kernel_sandbox/runners/cpp_runner.cpp. A kernel that exits with it by itself is rejected all the same."""
+"""As in kernel_sandbox/runners/cpp_runner.cpp and python_runner.py. A kernel that exits with it by itself is rejected
+all the same."""
 _LOAD_FAILED_STATUS = 71
-_PYTHON_FAULTS = {73: Reason.LIBRARY_CALL, 74: Reason.CHANGED_INPUTS}
+_PYTHON_FAULTS = {73: Reason.LIBRARY_CALL, 74: Reason.CHANGED_INPUTS, 77: Reason.NOT_DETERMINISTIC}
 """As in kernel_sandbox/runners/python_runner.py, whose last line of log says more."""
 _RAISED_STATUS = 75
 CANNOT_INTERPRET_STATUS = 76

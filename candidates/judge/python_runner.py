@@ -17,7 +17,14 @@ SESSION_LIMIT_S = 900.0
 MEMORY_LIMIT_BYTES = 8 << 30
 _PROCESSES = 16
 _RUNNERS = resources.files("kernel_sandbox.runners")
-_FILES = ("python_runner.py", "interpreter_repairs.py", "interpreter_reductions.py", "interpreter_launches.py")
+_FILES = (
+    "python_runner.py",
+    "host_watch.py",
+    "interpreter_repairs.py",
+    "interpreter_reductions.py",
+    "interpreter_launches.py",
+    "interpreter_races.py",
+)
 
 
 class Mode(StrEnum):

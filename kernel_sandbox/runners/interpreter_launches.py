@@ -57,7 +57,9 @@ def _prepare_once() -> None:
             pass
 
     def patch_lang(function: Any) -> Kept:
-        seen = {module.__name__ for module in (tl, tl.core) if any(each is module for each in function.__globals__.values())}
+        seen = {
+            module.__name__ for module in (tl, tl.core) if any(each is module for each in function.__globals__.values())
+        }
         if not seen or not seen <= prepared:
             original(function)
             prepared.update(seen)

@@ -11,15 +11,17 @@ believed but "the calls returned"; what it checks of the kernel (library calls, 
 source is held to outside.
 """
 
+import ctypes
+import fcntl
 import json
 import linecache
 import mmap
 import os
+import random
 import struct
 import sys
 import traceback
 import types
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,43 +30,30 @@ FOLDER = Path(__file__).parent
 GUARD_BYTES = 256
 """As in kernel_sandbox/arena.py: what lies beside an output travels with it, so that a write there is seen."""
 
-MACHINERY_FAILED, LOAD_FAILED, LIBRARY_CALL, CHANGED_INPUTS, KERNEL_RAISED, CANNOT_INTERPRET = 70, 71, 73, 74, 75, 76
+MACHINERY_FAILED, LOAD_FAILED, CHANGED_FLOAT_STATE, LIBRARY_CALL, CHANGED_INPUTS = range(70, 75)
+KERNEL_RAISED, CANNOT_INTERPRET, RACE = 75, 76, 77
 HELLO, PREPARE, LAY_OUT, RUN = range(4)
 REQUEST, REPLY = struct.Struct("=QIIII"), struct.Struct("=QQ")
 OUTPUTS_BIT = 1 << 63
-
-# What the host side of a kernel may ask of torch: memory, its address and what is in it before the kernel runs.
-ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "zeros", "zeros_like", "full", "zero_", "fill_"}
-ALLOCATIONS |= {"new_zeros", "new_full", "full_like"}
-VIEWS = {
-    "view",
-    "as_strided",
-    "transpose",
-    "t",
-    "permute",
-    "slice",
-    "select",
-    "unsqueeze",
-    "squeeze",
-    "expand",
-    "alias",
-}
-VIEWS |= {"detach", "_unsafe_view", "_reshape_alias", "unbind", "split", "split_with_sizes", "chunk", "narrow"}
+INTERPRET = "interpret"
 
 
 def fail(status: int, what: str) -> None:
     sys.stderr.write(f"{what}\n")
     sys.stderr.flush()
-    os._exit(status)
+    _exit(status)
 
 
-if __name__ == "__main__" and sys.argv[1] == "interpret":
+_exit, _write, _read = os._exit, os.write, os.read  # a kernel may replace the module's
+
+if __name__ == "__main__" and sys.argv[1] == INTERPRET:
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 
 import torch  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes  # noqa: E402
+from torch.utils._python_dispatch import _disable_current_modes  # noqa: E402
 
-warnings.filterwarnings("ignore", message="The given buffer is not writable")
+sys.path.insert(0, str(FOLDER))
+from host_watch import HostWatch  # noqa: E402
 
 
 @dataclass
@@ -93,25 +82,6 @@ class Tensor:
         for size in self.sizes(axes):
             count *= size
         return count * self.dtype.itemsize
-
-
-class LibraryWatch(TorchDispatchMode):
-    """Notes what torch computes for the host side of a kernel."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[str] = []
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Else the first call of all imports the compiler, for seconds.
-        return False
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        namespace, _, name = function._schema.name.partition("::")
-        if namespace != "aten" or name not in ALLOCATIONS | VIEWS:
-            self.calls.append(function._schema.name)
-        return function(*args, **(kwargs or {}))
 
 
 class Slot:
@@ -155,25 +125,53 @@ class Kernel:
         self.entry = module.__dict__[call["entry"]]
         self.prepare = module.__dict__[call["prepare"]] if call["prepare"] else None
 
-    def call(self, arguments: list[Any]) -> None:
-        watch = LibraryWatch()
+    def call(self, arguments: list[Any], watch: HostWatch) -> None:
+        self.watch = watch
         try:
             with watch:
                 self.entry(*arguments)
         except Exception as error:
             if not watch.calls:
                 raise_for_kernel(error)
+        watch.finish()
         if watch.calls:
             fail(LIBRARY_CALL, f"the kernel had torch compute: {', '.join(sorted(set(watch.calls))[:5])}")
+        if not computes_as_before():
+            fail(CHANGED_FLOAT_STATE, "the kernel left rounding or denormal numbers changed")
+
+    def watch_launches(self) -> None:
+        from interpreter_races import RaceWatch
+        from triton.runtime import interpreter
+
+        executor = interpreter.GridExecutor
+        launch, races = executor.__call__, RaceWatch()
+
+        def watched(grid: Any, *args: Any, **kwargs: Any) -> Any:
+            self.watch.begin_launch([*args, *kwargs.values()])
+            races.begin()
+            try:
+                result = launch(grid, *args, **kwargs)
+            finally:
+                self.watch.end_launch()
+            if wrong := races.end():
+                fail(RACE, f"{grid.fn.__name__} depends on the order of its programs: {wrong}")
+            return result
+
+        executor.__call__ = watched
+        for name in ("_init_args_hst", "_restore_args_dev"):  # the interpreter itself has torch copy
+            setattr(executor, name, unwatched(getattr(executor, name)))
 
 
 class Runner:
-    def __init__(self, call: dict[str, Any], inputs: torch.Tensor, outputs: torch.Tensor) -> None:
+    def __init__(self, mode: str, call: dict[str, Any], inputs: torch.Tensor, outputs: torch.Tensor) -> None:
         self.segments = inputs, outputs
         self.axis_names = call["axes"]
         self.tensors = [Tensor(**{**each, "dtype": getattr(torch, each["dtype"])}) for each in call["tensors"]]
         self.parameters = [tensor for tensor in self.tensors if tensor.role == "parameter"]
+        self.mode = mode
         self.kernel = Kernel(call)
+        if mode == INTERPRET:
+            self.kernel.watch_launches()
         self.prepared: list[Any] = []
         self.parameter_slots: dict[int, Slot] = {}
         self.axes: dict[str, int] = {}
@@ -213,10 +211,14 @@ class Runner:
             views = [tensor.view(slot.content, {}) for tensor, slot in zip(self.parameters, slots, strict=True)]
             try:
                 result = self.kernel.prepare(*views)  # type: ignore[misc]
+                parts = result if type(result) is tuple else (result,)
+                for part in parts:  # a tensor of a class of its own could compute where it is read
+                    if type(part) is not torch.Tensor:
+                        raise TypeError(f"prepare gave {type(part).__name__}: a tensor or a tuple of tensors is wanted")
             except Exception as error:
                 raise_for_kernel(error)
             self.prepared.append(result)
-            total += sum(tensor.nbytes for tensor in (result if isinstance(result, tuple) else (result,)))
+            total += sum(tensor.nbytes for tensor in parts)
         return total
 
     def run(self, first: int, count: int) -> None:
@@ -226,7 +228,8 @@ class Runner:
             ]
             if self.kernel.prepare is not None:
                 arguments.append(self.prepared[parameter_set])
-            self.kernel.call([*arguments, *self.axes.values()])
+            watch = HostWatch(arguments, sees_memory=self.mode == INTERPRET)
+            self.kernel.call([*arguments, *self.axes.values()], watch)
 
     def copy_back(self, first: int, count: int) -> None:
         for _, slots in self.calls[first : first + count]:
@@ -240,8 +243,8 @@ class Runner:
 def raise_for_kernel(error: Exception) -> None:
     """Ends the process with what the kernel raised, or with what the interpreter cannot do."""
     cause: BaseException | None = error
-    while type(cause).__name__ == "InterpreterError":  # one for each function of the kernel that it went through
-        cause = cause.__cause__
+    while cause is not None and type(cause).__name__ == "InterpreterError":
+        cause = cause.__cause__  # one for each function of the kernel that it went through
     if cause is not error and cause is not None and not isinstance(cause, AssertionError):
         fail_with(CANNOT_INTERPRET, cause, "the interpreter cannot run it:")
     fail_with(KERNEL_RAISED, cause or error, "the kernel raised")
@@ -253,52 +256,75 @@ def fail_with(status: int, error: BaseException, what: str) -> None:
 
 
 def prepare_interpreter() -> None:
-    sys.path.insert(0, str(FOLDER))
     import interpreter_launches
     import interpreter_reductions
     import interpreter_repairs
-    from triton.runtime import interpreter
 
     for repairs in (interpreter_repairs, interpreter_reductions, interpreter_launches):
         repairs.repair()
-    launch = interpreter.GridExecutor.__call__
 
-    def unwatched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # The interpreter itself has torch copy; a kernel's own body is Triton's language, as it compiled.
+
+def unwatched(function: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         with _disable_current_modes():
-            return launch(self, *args, **kwargs)
+            return function(*args, **kwargs)
 
-    interpreter.GridExecutor.__call__ = unwatched
+    return call
+
+
+def computes_as_before() -> bool:
+    """Whether numbers are rounded to nearest and denormal ones are kept."""
+    one, half_ulp, least = float("1"), float("1.1e-16"), float("5e-324")
+    return one + half_ulp == one == -(-one - half_ulp) and one + 1.9 * half_ulp > one and least * one > 0
 
 
 def receive(count: int) -> bytes:
     content = b""
     while len(content) < count:
-        piece = os.read(0, count - len(content))
+        piece = _read(0, count - len(content))
         if not piece:
-            os._exit(0)
+            _exit(0)
         content += piece
     return content
 
 
-def map_segment(descriptor: str, size: str, protection: int) -> torch.Tensor:
-    memory = mmap.mmap(int(descriptor), int(size), prot=protection)
-    return torch.frombuffer(memory, dtype=torch.uint8)
+def map_segment(descriptor: int, size: int, protection: int) -> torch.Tensor:
+    """`[bytes]`; the descriptor is closed, so that nothing can map the memory once more."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    address = library.mmap(None, size, protection, mmap.MAP_SHARED, descriptor, 0)
+    if address in (None, ctypes.c_void_p(-1).value):
+        fail(MACHINERY_FAILED, f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
+    os.close(descriptor)
+    return torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=torch.uint8)
+
+
+def move_replies() -> int:
+    """A descriptor for them that is nowhere written down; what the kernel prints is log."""
+    replies = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(32, 200))
+    os.dup2(2, 1)
+    return replies
 
 
 def main() -> None:
     _, mode, *segments = sys.argv
-    replies = os.dup(1)
-    os.dup2(2, 1)  # what the kernel prints is log
+    del sys.argv[1:]
+    replies = move_replies()
     torch.set_num_threads(1)
-    inputs = map_segment(segments[0], segments[1], mmap.PROT_READ)
-    outputs = map_segment(segments[2], segments[3], mmap.PROT_READ | mmap.PROT_WRITE)
-    if mode == "interpret":
+    inputs = map_segment(int(segments[0]), int(segments[1]), mmap.PROT_READ)
+    outputs = map_segment(int(segments[2]), int(segments[3]), mmap.PROT_READ | mmap.PROT_WRITE)
+    if mode == INTERPRET:
         prepare_interpreter()
+    sys.modules["__main__"] = types.ModuleType("__main__")
     try:
-        runner = Runner(json.loads((FOLDER / "call.json").read_text()), inputs, outputs)
+        runner = Runner(mode, json.loads((FOLDER / "call.json").read_text()), inputs, outputs)
     except Exception as error:
         fail_with(LOAD_FAILED, error, "cannot load the kernel:")
+    serve(runner, replies)
+
+
+def serve(runner: Runner, replies: int) -> None:
     while True:
         nonce, kind, first, count, payload_bytes = REQUEST.unpack(receive(REQUEST.size))
         words = struct.unpack(f"={payload_bytes // 8}Q", receive(payload_bytes))
@@ -309,7 +335,7 @@ def main() -> None:
             runner.lay_out(words)
         elif kind == RUN:
             runner.run(first, count)
-        os.write(replies, REPLY.pack(nonce, value))
+        _write(replies, REPLY.pack(nonce, value))
         if kind == RUN:
             runner.copy_back(first, count)
 

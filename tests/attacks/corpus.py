@@ -11,10 +11,11 @@ A file opens with `// key: value` lines:
     // defence: freeze          what alone keeps it out
 
     // alone: library_call      reasons of the judge itself, where rules for the source keep it out before that and say
-    //                          otherwise; `needs_device` where the judge cannot tell; without the line as `expected`
+    //                          otherwise; `needs_device` where the judge cannot tell, `accepted` where it may do no harm;
+    //                          without the line as `expected`
     // only_static: why         the judge itself would accept it
 
-and with what the language itself reads there: `prepare`, `flags`, `entry`, `launch`. In Python each line opens with `#`.
+and with what the language itself reads there: `prepare`, `flags`, `entry`, `launch`. In Python lines open with `#`.
 Kernels in `open` gain something that nothing keeps from them yet; no test reads them.
 """
 
@@ -24,7 +25,7 @@ from pathlib import Path
 
 from tasks import TASKS
 
-from candidates.candidate import Candidate, LanguageName
+from candidates.candidate import Candidate
 from candidates.judge.defences import Defence
 from candidates.language import KernelLanguage
 from candidates.languages.cpp import CppLanguage
@@ -35,7 +36,7 @@ from candidates.verdict import Reason
 FOLDER = Path(__file__).parent
 _OF_THE_LANGUAGE = {"prepare", "flags", "entry", "launch"}
 _OURS = {"what", "task", "expected", "stage", "threads", "defence", "alone", "only_static"}
-NO_WIN, NEEDS_DEVICE = "no_win", "needs_device"
+NO_WIN, NEEDS_DEVICE, ACCEPTED = "no_win", "needs_device", "accepted"
 
 
 class Stage(StrEnum):
@@ -64,8 +65,8 @@ class Kernel:
     what: str
     task_name: str
     expected: frozenset[str]
-    """Reasons; `no_win` where a measurement without a win is as good as a rejection, `needs_device` for an honest kernel
-    that nothing here can run."""
+    """Reasons; `no_win` where a measurement without a win is as good as a rejection, `needs_device` for an honest
+    kernel that nothing here can run."""
     stage: Stage
     threads: int
     defence: Defence | None
@@ -119,7 +120,7 @@ def read_kernel(path: Path, shelf: Shelf) -> Kernel:
             stage=Stage(header.get("stage", Stage.JUDGE)),
             threads=int(header.get("threads", "1")),
             defence=Defence(header["defence"]) if "defence" in header else None,
-            alone=frozenset({"accepted"}) if "only_static" in header else _words(header.get("alone", "")) or expected,
+            alone=frozenset({ACCEPTED}) if "only_static" in header else _words(header.get("alone", "")) or expected,
         )
     except ValueError as error:
         raise CorpusError(f"{path}: {error}") from error
@@ -127,7 +128,7 @@ def read_kernel(path: Path, shelf: Shelf) -> Kernel:
 
 def _words(text: str) -> frozenset[str]:
     words = frozenset(word.strip() for word in text.split(",") if word.strip())
-    for word in words - {NO_WIN, NEEDS_DEVICE}:
+    for word in words - {NO_WIN, NEEDS_DEVICE, ACCEPTED}:
         Reason(word)
     return words
 

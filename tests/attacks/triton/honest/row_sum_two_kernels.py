@@ -1,7 +1,6 @@
 # what: partial sums of blocks in a two-dimensional grid, added up by a second kernel
 # task: row_sum
 
-import torch
 import triton
 import triton.language as tl
 
