@@ -19,7 +19,7 @@ import triton.language as tl
 from triton.runtime import interpreter
 
 _BUILDER = interpreter.InterpreterBuilder
-_UNDEFINED = {2: 0x7EA5, 4: 0x7FC5A5A5, 8: 0x7FF85A5A5A5A5A5A}
+_UNDEFINED = {2: 0x7FD3, 4: 0x7FC12345, 8: 0x7FF8123412341234}
 """By size of an element: NaNs in every type of numbers with a point, far from any index in the others."""
 
 

@@ -11,8 +11,8 @@ A file opens with `// key: value` lines:
     // defence: freeze          what alone keeps it out
 
     // alone: library_call      reasons of the judge itself, where rules for the source keep it out before that and say
-    //                          otherwise; `needs_device` where the judge cannot tell, `accepted` where it may do no harm;
-    //                          without the line as `expected`
+    //                          otherwise; `needs_device` where the judge cannot tell, `accepted` where it may do no
+    //                          harm; without the line as `expected`
     // only_static: why         the judge itself would accept it
 
 and with what the language itself reads there: `prepare`, `flags`, `entry`, `launch`. In Python lines open with `#`.

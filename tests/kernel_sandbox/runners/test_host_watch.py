@@ -9,6 +9,7 @@ import torch
 from kernel_sandbox.runners.host_watch import HostWatch
 
 X, Y = torch.arange(8.0), torch.zeros(8)
+SQUARE = torch.zeros(4, 4)
 
 
 def watched(host: Callable[[HostWatch], object]) -> list[str]:
@@ -31,6 +32,27 @@ def watched(host: Callable[[HostWatch], object]) -> list[str]:
 )
 def test_lets_pass_what_a_kernel_may_do(host: Callable[[HostWatch], object]) -> None:
     assert watched(host) == []
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        lambda: SQUARE.as_strided((2, 2), (1, 4)),
+        lambda: SQUARE.chunk(2)[0].detach().diagonal(),
+        lambda: SQUARE[:1].expand(3, 4).expand_as(torch.empty(3, 4)),
+        lambda: SQUARE.flatten().unflatten(0, (2, 8)).movedim(0, 1).narrow(0, 1, 2),
+        lambda: SQUARE.permute(1, 0).T.mT.t().ravel().reshape(2, 8).contiguous(),
+        lambda: SQUARE.select(0, 1).split(2)[1].unsqueeze(0).squeeze(),
+        lambda: SQUARE.swapaxes(0, 1).transpose(0, 1).unbind()[0].unfold(0, 2, 1),
+        lambda: SQUARE.view(torch.int32).view_as(SQUARE)[..., None, 1:3],
+        lambda: [torch.empty(4), torch.empty_like(X), torch.empty_strided((2, 2), (2, 1)), torch.zeros(4)],
+        lambda: [torch.zeros_like(X), torch.full((4,), -1.0), torch.full_like(X, 2), torch.ones(4), torch.ones_like(X)],
+        lambda: [X.new_empty(4), X.new_zeros(4), X.new_full((4,), 7), X.new_ones(4), X.new_empty_strided((2,), (1,))],
+        lambda: [torch.empty(4, dtype=torch.bool).fill_(True), torch.zeros(2, dtype=torch.bfloat16).zero_()],
+    ],
+)
+def test_lets_pass_every_view_and_allocation_of_the_rules(made: Callable[[], object]) -> None:
+    assert watched(lambda watch: made()) == []
 
 
 @pytest.mark.parametrize(

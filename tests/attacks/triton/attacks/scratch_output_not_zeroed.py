@@ -1,6 +1,6 @@
 # what: adds to an output that it does not zero
 # task: count
-# expected: wrong_values
+# expected: wrong_values, output_not_written
 
 import triton
 import triton.language as tl

@@ -1,6 +1,6 @@
 # what: handles the eight rows of a shape that it was shown
 # task: embedding
-# expected: wrote_out_of_bounds, wrong_values, output_not_written
+# expected: wrote_out_of_bounds, wrong_values, wrong_non_finite, output_not_written, crashed
 
 import triton
 import triton.language as tl
