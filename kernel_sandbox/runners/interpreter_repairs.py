@@ -62,6 +62,8 @@ def _replace_conversions() -> None:
 
     interpreter._convert_float = convert_float
     _BUILDER.cast_impl = cast_impl
+    # Triton 3.6 has none, and so no constants in bfloat16.
+    _BUILDER.get_bf16 = lambda self, value: self.create_fp_trunc(self.get_fp32(value), tl.bfloat16)
 
 
 def _replace_arithmetic() -> None:
@@ -87,6 +89,9 @@ def _replace_arithmetic() -> None:
     original_fma = _BUILDER.create_fma
 
     def create_fma(self: Any, x: Any, y: Any, z: Any) -> Any:
+        if z.dtype.scalar == tl.float16:  # Triton 3.6 rounds the product too
+            exact = np.multiply(x.data, y.data, dtype=np.float64) + z.data
+            return interpreter.TensorHandle(exact.astype(np.float16), tl.float16)
         if z.dtype.scalar != tl.bfloat16:
             return original_fma(self, x, y, z)
         result = original_fma(self, _widened(x), _widened(y), _widened(z))
