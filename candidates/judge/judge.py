@@ -38,7 +38,8 @@ LARGE_ELEMENTS = 1 << 22
 BATCH_BYTES = 64 << 20
 LARGE_PARAMETERS_BYTES = 256 << 20
 INTERPRETED_LIMIT_S = 8.0
-INTERPRETED_S = 4.0  # no further batch is begun after it
+INTERPRETED_S = 4.0  # after it no batch is begun but the first of a shape
+LONGEST_INTERPRETED_S = 12.0  # and after this none at all
 INTERPRETED_CASES = 2
 _LATE_WRITE_S = 0.003  # how long a thread that outlives its call gets to give itself away
 _LATE_WRITE_CPU_NS = 10_000_000  # and, where one does run on, how much it gets to run in all
@@ -52,6 +53,8 @@ class _Batch:
 
     workload: Workload
     distributions: tuple[Distribution, ...]
+    is_first: bool
+    """Of its workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +67,8 @@ class _Ground:
     most_cases: int
     """In one batch."""
     most_s: float
-    """No batch but the first is begun later than this."""
+    """No batch but the first of a workload is begun later than this."""
+    longest_s: float
 
 
 class Judge:
@@ -135,7 +139,12 @@ class Judge:
             )
 
         return _Ground(
-            task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner, most_cases=sys.maxsize, most_s=math.inf
+            task=task,
+            evidence=EvidenceKind.NATIVE,
+            open_runner=open_runner,
+            most_cases=sys.maxsize,
+            most_s=math.inf,
+            longest_s=math.inf,
         )
 
     def _interpreted(self, task: KernelTask, candidate: Candidate, rng: np.random.Generator) -> _Ground:
@@ -158,6 +167,7 @@ class Judge:
             open_runner=open_runner,
             most_cases=INTERPRETED_CASES,
             most_s=INTERPRETED_S,
+            longest_s=LONGEST_INTERPRETED_S,
         )
 
     def _try_all(
@@ -174,8 +184,8 @@ class Judge:
         worst, calls_checked = 0.0, 0
         began_s = time.monotonic()
         for batch in batches:
-            if calls_checked and time.monotonic() - began_s > ground.most_s:
-                break
+            if calls_checked and time.monotonic() - began_s > (ground.longest_s if batch.is_first else ground.most_s):
+                continue
             for segment, bytes_below in used.items():
                 arena.release(segment, bytes_below)
             trial = Trial(ground.task, batch.workload, batch.distributions, parameters, arena, rng, self._defences)
@@ -254,7 +264,8 @@ def _plan(task: KernelTask, rng: np.random.Generator, defences: Defences, most_c
         bytes_a_case = sum(case_bytes(task, workload, defences).values())
         cases = min(max(1, BATCH_BYTES // bytes_a_case), most_cases)
         for first in range(0, len(chosen), cases):
-            yield _Batch(workload=workload, distributions=tuple(chosen[first : first + cases]))
+            distributions = tuple(chosen[first : first + cases])
+            yield _Batch(workload=workload, distributions=distributions, is_first=first == 0)
 
 
 def _choose_distributions(task: KernelTask, workload: Workload, rng: np.random.Generator) -> list[Distribution]:
