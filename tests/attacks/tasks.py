@@ -160,7 +160,7 @@ TASKS: Mapping[str, Callable[[], KernelTask]] = {
     ),
     "madd_bfloat16": _task("madd", "a * b + c", [_rows(name, 64, BFLOAT16) for name in "abc"], [_out(64, BFLOAT16)]),
     "halve_float16": _task("halve", "x * 0.3", [_rows("x", 40, FLOAT16)], [_out(40, FLOAT16)]),
-    "gelu_exact": _task("gelu", "torch.nn.functional.gelu(x)", [_rows("x", 50)], [_out(50)]),
+    "error_function": _task("error_function", "torch.erf(x)", [_rows("x", 50)], [_out(50)]),
     "row_variance": _task("row_variance", "x.var(-1, correction=0)", [_rows("x", 100)], [output_spec("y", ("rows",))]),
     "column_sum": _task("column_sum", "x.sum(0)", [_rows("x", 24)], [output_spec("y", (24,))]),
     "column_sum_bfloat16": _task(

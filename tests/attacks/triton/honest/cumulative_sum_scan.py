@@ -1,4 +1,4 @@
-# what: tl.cumsum over a masked row
+# what: tl.cumsum over a masked row, in float64 as PyTorch adds it
 # task: cumulative_sum
 
 import triton
@@ -9,7 +9,7 @@ import triton.language as tl
 def _row(x, y, BLOCK: tl.constexpr):
     place = tl.program_id(0) * 77 + tl.arange(0, BLOCK)
     mask = tl.arange(0, BLOCK) < 77
-    tl.store(y + place, tl.cumsum(tl.load(x + place, mask=mask, other=0.0), axis=0), mask=mask)
+    tl.store(y + place, tl.cumsum(tl.load(x + place, mask=mask, other=0.0).to(tl.float64), axis=0), mask=mask)
 
 
 def kernel(x, y, rows):

@@ -1,4 +1,4 @@
-# what: Kahan's compensated sum of the rows of a tile
+# what: Kahan's compensated sum in each lane
 # task: row_sum
 
 import triton
@@ -10,8 +10,9 @@ def _row(x, y, LANES: tl.constexpr):
     row = tl.program_id(0)
     total = tl.zeros([LANES], tl.float32)
     lost = tl.zeros([LANES], tl.float32)
-    for step in range(1000 // LANES):
-        term = tl.load(x + row * 1000 + step * LANES + tl.arange(0, LANES)) - lost
+    for start in range(0, 1000, LANES):
+        column = start + tl.arange(0, LANES)
+        term = tl.load(x + row * 1000 + column, mask=column < 1000, other=0.0) - lost
         larger = total + term
         lost = (larger - total) - term
         total = larger
@@ -19,4 +20,4 @@ def _row(x, y, LANES: tl.constexpr):
 
 
 def kernel(x, y, rows):
-    _row[(rows,)](x, y, LANES=8)
+    _row[(rows,)](x, y, LANES=128)
