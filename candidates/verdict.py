@@ -89,6 +89,9 @@ class Rejected(Record):
 class NeedsDevice(Record):
     outcome: Literal["needs_device"] = "needs_device"
     target: str
+    """Id of the device that can tell."""
+    note: str = ""
+    """Why what is here cannot."""
 
 
 Verdict = Annotated[Accepted | Rejected | NeedsDevice, Field(discriminator="outcome")]
