@@ -10,6 +10,7 @@ import struct
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from candidates.candidate import LanguageName
 from candidates.judge.shared_object import (
     EXECUTABLE,
     FLAGS,
@@ -94,6 +95,7 @@ _FORBIDDEN_TAGS = {
     0x7FFFFFFF: "stands in for another library",
 }
 """Tags of the dynamic segment (System V ABI, glibc elf.h) that say so by being there and not 0."""
+SHIPPING_RULES = {LanguageName.CPP: CPP_RULES, LanguageName.CUDA: CUDA_RULES}
 
 
 def find_forbidden(artifact: bytes, exports: Collection[str], rules: ShippingRules = CPP_RULES) -> list[str]:

@@ -8,6 +8,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,9 +37,14 @@ class CudaToolkit:
 
 
 def find_toolkit() -> CudaToolkit:
-    """Raises CompilerUnavailable with the fix."""
+    """PyPI's first, then the one on PATH. Raises CompilerUnavailable with the fix."""
+    return find_toolkit_among(_roots())
+
+
+def find_toolkit_among(roots: Sequence[Path]) -> CudaToolkit:
+    """In the first folder that has all of it. Raises CompilerUnavailable with the fix."""
     tried = []
-    for root in _roots():
+    for root in roots:
         if not (root / "bin" / "nvcc").is_file():
             continue
         include = next((name for name in _INCLUDE_FOLDERS if (root / name / "cuda_runtime.h").is_file()), None)
@@ -67,11 +73,11 @@ def _roots() -> list[Path]:
         for folder in wheels.submodule_search_locations or ():
             roots += sorted(Path(folder).glob("cu[0-9]*"), reverse=True)
     if (nvcc := shutil.which("nvcc")) is not None:
-        roots.append(_root_of(nvcc))
+        roots.append(root_of(nvcc))
     return [*roots, *map(Path, _USUAL_PLACES)]
 
 
-def _root_of(nvcc: str) -> Path:
+def root_of(nvcc: str) -> Path:
     """What is on PATH may be a script that starts the real one."""
     said = _ask([nvcc, "--dryrun", "-E", "-x", "cu", "/dev/null"])
     found = re.search(r"^#\$ _HERE_=(.+)$", said, re.M)

@@ -9,13 +9,14 @@ from candidates.candidate import Candidate, LanguageName
 from candidates.compiler_report import CompilerReport
 from candidates.compiler_reports import CompilerReports
 from candidates.judge.artifact import CUDA_RULES, find_forbidden
+from candidates.judge.judge import Judge
 from candidates.language import SourceRefused
 from candidates.languages.cpp_abi import CUDA, call_signature, exported_names, prepare_signatures
 from candidates.languages.cuda import CudaLanguage
 from candidates.languages.cuda_report import read_report
 from candidates.languages.cuda_toolkit import find_toolkit
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
-from candidates.verdict import Reason, Rejected
+from candidates.verdict import NeedsDevice, Reason, Rejected
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
 
 LANGUAGE = CudaLanguage()
@@ -153,6 +154,21 @@ def test_host_code_that_does_more_than_launch_may_not_be_shipped(builder: Builde
     built = _build(builder, f"{_DECLARED}{EMPTY}{SIGNATURE} {{ {body} {_LAUNCH} }}\n")
     assert isinstance(built, bytes), built
     assert found in "; ".join(find_forbidden(built, exported_names("kernel", None), CUDA_RULES))
+
+
+def test_the_judge_asks_for_a_device_and_refuses_before_it(builder: Builder) -> None:
+    judge = Judge(BubblewrapSandbox())
+    honest = _candidate(f"{EMPTY}{SIGNATURE} {{ {_LAUNCH} }}\n")
+    built = builder.build(TASK, honest)
+    assert isinstance(built, bytes)
+    assert isinstance(judge.judge(TASK, honest, built), NeedsDevice)
+    greedy = _candidate(f"{EMPTY}{SIGNATURE} {{ void* memory; cudaMalloc(&memory, 64); {_LAUNCH} }}\n")
+    built = builder.build(TASK, greedy)
+    assert isinstance(built, bytes)
+    verdict = judge.judge(TASK, greedy, built)
+    assert isinstance(verdict, Rejected)
+    assert verdict.reason is Reason.FORBIDDEN_SYMBOL
+    assert "imports cudaMalloc" in verdict.evidence.message
 
 
 @pytest.mark.parametrize(
