@@ -13,7 +13,7 @@ from candidates.phases import split_phases
 from candidates.run import Ranking, ReplayRecord
 from candidates.serving_build.manifest import site_of
 from candidates.site_timing import SiteTimes, choose_threads, measure_sites
-from candidates.task import KernelTask
+from candidates.task import Architecture, KernelTask
 from traces.capture import capture_calls, find_model_sites
 from traces.model_calls import CallRate, ModelCall, model_calls
 from traces.served_model import ServedModel
@@ -25,6 +25,7 @@ def survey_hot_ops(
     replay: ReplayRecord,
     *,
     device_id: str,
+    architectures: tuple[Architecture, ...],
     keep: int,
     ceilings_of: Callable[[int], DeviceCeilings],
     put_task: Callable[[KernelTask], None],
@@ -44,7 +45,7 @@ def survey_hot_ops(
         measured = measure_sites(module, captured, passes, threads=threads.threads)
     parts, times = split_phases(captured, measured)
     tell(f"extracting tasks from {len(parts)} sites")
-    extracted = _extract(module, parts, times, device_id, threads.threads, keep)
+    extracted = _extract(module, parts, times, device_id, threads.threads, keep, architectures)
     for task in extracted.values():
         if isinstance(task, KernelTask):
             put_task(task)
@@ -73,7 +74,13 @@ def _heaviest_decode(passes: dict[ModelCall, CallRate]) -> ModelCall:
 
 
 def _extract(
-    module: nn.Module, parts: Sequence[CapturedSite], times: SiteTimes, device_id: str, threads: int, keep: int
+    module: nn.Module,
+    parts: Sequence[CapturedSite],
+    times: SiteTimes,
+    device_id: str,
+    threads: int,
+    keep: int,
+    architectures: tuple[Architecture, ...],
 ) -> dict[str, KernelTask | Obstacle]:
     return {
         part.site.op: extract_task(
@@ -83,6 +90,7 @@ def _extract(
             device_id=device_id,
             threads=threads,
             keep=keep,
+            architectures=architectures,
         )
         for part in parts
     }

@@ -15,6 +15,10 @@ Identifier = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
 """Names of tensors and axes stand in sources and prompts as they are."""
 
 
+Architecture = Annotated[str, Field(pattern=r"^(sm_\d{2,3}|gfx[0-9a-f]{3,4})$")]
+"""Of a GPU, as its vendor names it."""
+
+
 class InputRole(StrEnum):
     PARAMETER = "parameter"
     """Fixed for a session: `prepare` sees it and may repack it."""
@@ -171,7 +175,7 @@ class KernelTask(Record):
     device_id: str
     threads: int = Field(ge=1, default=1)
     """Threads that serving runs this op with."""
-    architectures: tuple[Annotated[str, Field(pattern=r"^(sm_\d{2,3}|gfx[0-9a-f]{3,4})$")], ...] = ()
+    architectures: tuple[Architecture, ...] = ()
     """GPU architectures that a kernel in a GPU language must compile for; empty: those that the language names."""
 
     @model_serializer(mode="wrap")
