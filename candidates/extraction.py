@@ -8,7 +8,7 @@ from torch import nn
 from candidates.call_shapes import CallShapes, name_call_shapes
 from candidates.exported_op import Obstructed, admit, export_op, identifier
 from candidates.site_callable import SiteCallable
-from candidates.task import Architecture, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel
+from candidates.task import ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel
 from candidates.workloads import SeenWorkload, select_workloads
 from traces.sites import CapturedSite, SiteCall
 
@@ -28,14 +28,13 @@ def extract_task(
     device_id: str,
     threads: int,
     keep: int = 16,
-    architectures: tuple[Architecture, ...] = (),
 ) -> KernelTask | Obstacle:
     """`model` is the served module with its real weights; `time_us` is what one call takes now, in microseconds.
 
     The reference is run beside the site itself at every workload; a difference beyond 1e-6 is an obstacle too.
     """
     try:
-        return _extract(model, captured, time_us, device_id, threads, keep, architectures)
+        return _extract(model, captured, time_us, device_id, threads, keep)
     except Obstructed as obstructed:
         return Obstacle(reason=str(obstructed))
 
@@ -47,7 +46,6 @@ def _extract(
     device_id: str,
     threads: int,
     keep: int,
-    architectures: tuple[Architecture, ...],
 ) -> KernelTask:
     site = captured.site
     shapes = name_call_shapes(captured.calls)
@@ -88,7 +86,6 @@ def _extract(
         instances=len(site.module_paths) if any(spec.role is InputRole.PARAMETER for spec in exported.inputs) else 1,
         device_id=device_id,
         threads=threads,
-        architectures=architectures,
     )
     return admit(task)
 

@@ -31,7 +31,10 @@ def survey_hot_ops(
     put_task: Callable[[KernelTask], None],
     tell: Callable[[str], None],
 ) -> Ranking:
-    """`keep` public workloads a task; `ceilings_of` by number of threads; every task goes to `put_task`."""
+    """`keep` public workloads a task; `ceilings_of` by number of threads; every task goes to `put_task`.
+
+    With `architectures` tasks are for those GPUs, ranked all the same by what this device takes.
+    """
     fake = served.fake_module()
     sites = find_model_sites(fake)
     captured = capture_calls(fake, sites, replay.steps, replay.span_s)
@@ -45,7 +48,10 @@ def survey_hot_ops(
         measured = measure_sites(module, captured, passes, threads=threads.threads)
     parts, times = split_phases(captured, measured)
     tell(f"extracting tasks from {len(parts)} sites")
-    extracted = _extract(module, parts, times, device_id, threads.threads, keep, architectures)
+    extracted = {
+        op: found.aimed_at(architectures) if isinstance(found, KernelTask) and architectures else found
+        for op, found in _extract(module, parts, times, device_id, threads.threads, keep).items()
+    }
     for task in extracted.values():
         if isinstance(task, KernelTask):
             put_task(task)
@@ -80,7 +86,6 @@ def _extract(
     device_id: str,
     threads: int,
     keep: int,
-    architectures: tuple[Architecture, ...],
 ) -> dict[str, KernelTask | Obstacle]:
     return {
         part.site.op: extract_task(
@@ -90,7 +95,6 @@ def _extract(
             device_id=device_id,
             threads=threads,
             keep=keep,
-            architectures=architectures,
         )
         for part in parts
     }

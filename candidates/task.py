@@ -215,6 +215,10 @@ class KernelTask(Record):
         """By name of the public workload."""
         return {workload.name: workload.calls_per_hour for workload in self.public_workloads}
 
+    def aimed_at(self, architectures: tuple[Architecture, ...]) -> "KernelTask":
+        """The same op for GPUs that need not be here: their names stand for the device."""
+        return self.model_copy(update={"architectures": architectures, "device_id": "+".join(architectures)})
+
     def inputs_of(self, role: InputRole) -> tuple[InputSpec, ...]:
         return tuple(spec for spec in self.inputs if spec.role is role)
 

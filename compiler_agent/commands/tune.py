@@ -49,7 +49,7 @@ def tune(
     ledger = Ledger(settings.ledger_url)
     found = find_task(ledger, task)
     if architecture:
-        found = found.model_copy(update={"architectures": tuple(architecture)})
+        found = found.aimed_at(tuple(architecture))
         ledger.put_task(found)
     require_machine(settings)
     request = TuneRequest(
