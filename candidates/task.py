@@ -139,7 +139,8 @@ class ErrorBound(Record):
 
     |got - exact| <= factor * scaled_error * scale + ulp(exact), where `scale` is the largest |exact| in the element's
     row (last dim) and `scaled_error` the worst |torch - exact| / scale of the PyTorch op itself in the working type
-    over the task's workloads and input distributions: a property of the op, never of the judged element.
+    over the task's workloads and input distributions: a property of the op, never of the judged element. Rows that may
+    have cancelled are allowed more, by `candidates.error_bound.allowed_error`.
     """
 
     scaled_error: float = Field(ge=0)
