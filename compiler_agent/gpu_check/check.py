@@ -50,8 +50,7 @@ class Court:
 @dataclass(slots=True)
 class GpuCheck:
     run_child: Callable[[Job, float], ChildEnd]
-    open_court: Callable[[str, str], Court]
-    """Given the device's id and its architecture."""
+    open_court: Callable[[FactsAnswer], Court]
     ops: Mapping[str, Sequence[int]]
     """Rows of each op."""
     uuid: str | None
@@ -69,10 +68,9 @@ class GpuCheck:
         deadline_s = began_s + self.budget_s
         facts = self._ask_facts()
         self.uuid = str(facts.device["uuid"])
-        architecture = str(facts.device["architecture"])
-        self.say(f"{facts.device['model']} ({architecture}), {facts.device['uuid']}")
+        self.say(f"{facts.device['model']} ({facts.device['architecture']}), {self.uuid}")
         ceilings = self._measure_ceilings(deadline_s)
-        court = self.open_court(facts.fingerprint, architecture)
+        court = self.open_court(facts)
         results = self._try_cases(court, min(time.monotonic() + CASES_S, deadline_s))
         attacks = {case.file for case in self.cases if case.is_attack}
         ops = self._hold_contests(ceilings, deadline_s) if ceilings else [self._missing("failed", "no ceilings")]

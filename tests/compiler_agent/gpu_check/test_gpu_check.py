@@ -112,7 +112,7 @@ def _check(
 ) -> GpuDocument:
     return GpuCheck(
         run_child=run,
-        open_court=lambda device, architecture: Court(build=lambda case: b"x", judge=lambda case, built: judge(case)),
+        open_court=lambda facts: Court(build=lambda case: b"x", judge=lambda case, built: judge(case)),
         ops=dict.fromkeys(ops, (1, 32)),
         uuid=None,
         seed=seed,
