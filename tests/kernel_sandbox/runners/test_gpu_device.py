@@ -49,7 +49,7 @@ def test_a_fault_ends_the_process_with_a_status_of_its_own(tmp_path: Path) -> No
 def test_says_what_is_missing_for_a_gpu() -> None:
     if torch.cuda.is_available():
         pytest.skip("a GPU on this machine")
-    with pytest.raises(DeviceMissing, match="CUDA|GPU"):
+    with pytest.raises(DeviceMissing, match=r"CUDA|GPU"):
         open_device(None)
 
 
