@@ -138,8 +138,9 @@ class CompilerReport(Record):
         lines = ["Kernels as compiled, by architecture (counts are of the code, not of what runs):"]
         for kernel in self.gpu_kernels:
             lines.append(f"- {kernel.headline()}")
-            if kernel.grid:
-                lines.append(f"    {' x '.join(map(str, kernel.grid))} blocks at {kernel.workloads[0]}")
+            if kernel.grid and kernel.workloads:
+                others = f", also for {', '.join(kernel.workloads[1:])}" if kernel.workloads[1:] else ""
+                lines.append(f"    {' x '.join(map(str, kernel.grid))} blocks at {kernel.workloads[0]}{others}")
         return lines
 
 

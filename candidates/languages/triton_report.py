@@ -3,6 +3,7 @@
 The figures come out of the sandbox: advice for the author, nothing that a judgement rests on.
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field, ValidationError
@@ -54,12 +55,23 @@ def read_report(report: str) -> CompilerReport:
         read = _Report.model_validate_json(report)
     except ValidationError as error:
         return CompilerReport(notes=(f"the report cannot be read: {error.error_count()} of its fields are wrong",))
+    kernels = _merge(read.kernels)
     notes = list(read.notes)
-    if len(read.kernels) > _MOST_KERNELS:
-        notes.append(f"{len(read.kernels) - _MOST_KERNELS} more kernels")
+    if len(kernels) > _MOST_KERNELS:
+        notes.append(f"{len(kernels) - _MOST_KERNELS} more kernels")
     fusion = "with" if read.has_fp_fusion else "without"
     notes.append(f"compiled by Triton {read.triton} {fusion} fusion of multiplications and additions")
-    return CompilerReport(gpu_kernels=tuple(map(_describe, read.kernels[:_MOST_KERNELS])), notes=tuple(notes))
+    return CompilerReport(gpu_kernels=tuple(kernels[:_MOST_KERNELS]), notes=tuple(notes))
+
+
+def _merge(kernels: Sequence[_Kernel]) -> list[GpuKernel]:
+    """One for all specialisations whose figures are the same."""
+    merged: dict[str, GpuKernel] = {}
+    for each in map(_describe, kernels):
+        known = merged.get(each.headline())
+        workloads = each.workloads if known is None else tuple(dict.fromkeys((*known.workloads, *each.workloads)))
+        merged[each.headline()] = (known or each).model_copy(update={"workloads": workloads})
+    return list(merged.values())
 
 
 def _describe(kernel: _Kernel) -> GpuKernel:
