@@ -12,6 +12,7 @@ from kernel_sandbox.bubblewrap import BubblewrapSandbox
 from kernel_sandbox.python_environment import PythonEnvironment, python_environment
 from kernel_sandbox.sandbox import Ending, Limits, SandboxUnavailable
 
+SANDBOX = BubblewrapSandbox()
 PROBE = """
 import json, os, sys
 def writes(folder):
@@ -22,7 +23,7 @@ def writes(folder):
     return True
 print(json.dumps({
     "version": sys.version, "isolated": sys.flags.isolated, "no_user_site": sys.flags.no_user_site,
-    "writes_bytecode": not sys.dont_write_bytecode, "variables": sorted(n for n in os.environ if n.startswith("PYTHON")),
+    "writes_bytecode": not sys.dont_write_bytecode, "path": sys.path,
     "writable": [folder for folder in sys.path if writes(folder)], "home": os.environ["HOME"],
     "numpy": __import__("numpy").__version__, "secret": os.path.exists(sys.argv[1]),
 }))
@@ -32,7 +33,7 @@ print(json.dumps({
 def test_runs_isolated_with_our_packages(tmp_path: Path) -> None:
     environment = python_environment()
     secret = Path(sys.prefix).resolve().parent / "pyproject.toml"
-    with BubblewrapSandbox().open(Limits(), environment.read_only) as session:
+    with SANDBOX.open(Limits(), environment.read_only) as session:
         session.put("probe.py", PROBE.encode())
         finished = session.run([*environment.argv, "probe.py", str(secret)], {"PYTHONPATH": "/scratch"})
     assert finished.ending is Ending.EXITED
@@ -40,6 +41,7 @@ def test_runs_isolated_with_our_packages(tmp_path: Path) -> None:
     assert told["version"] == sys.version
     assert (told["isolated"], told["no_user_site"], told["writes_bytecode"]) == (1, 1, False)
     assert told["writable"] == []
+    assert "/scratch" not in told["path"]
     assert not told["secret"]
 
 
