@@ -115,6 +115,5 @@ Rules
 - Without a GPU the file is judged by Triton's interpreter on the CPU, every element, and compiled for each of these
   architectures; it is timed on a GPU only.
 
-Shapes, weighted by how often production calls them:
 {shapes}
 """

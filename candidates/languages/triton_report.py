@@ -8,7 +8,7 @@ from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from candidates.compiler_report import CompilerReport, GpuKernel
+from candidates.compiler_report import CompilerReport, KernelResources
 from candidates.languages.gpu_architectures import find_architecture
 from candidates.languages.gpu_instructions import count_kinds
 from candidates.record import Record
@@ -61,38 +61,41 @@ def read_report(report: str) -> CompilerReport:
         notes.append(f"{len(kernels) - _MOST_KERNELS} more kernels")
     fusion = "with" if read.has_fp_fusion else "without"
     notes.append(f"compiled by Triton {read.triton} {fusion} fusion of multiplications and additions")
-    return CompilerReport(gpu_kernels=tuple(kernels[:_MOST_KERNELS]), notes=tuple(notes))
+    return CompilerReport(kernels=tuple(kernels[:_MOST_KERNELS]), notes=tuple(notes))
 
 
-def _merge(kernels: Sequence[_Kernel]) -> list[GpuKernel]:
+def _merge(kernels: Sequence[_Kernel]) -> list[KernelResources]:
     """One for all specialisations whose figures are the same."""
-    merged: dict[str, GpuKernel] = {}
-    for each in map(_describe, kernels):
-        known = merged.get(each.headline())
-        workloads = each.workloads if known is None else tuple(dict.fromkeys((*known.workloads, *each.workloads)))
-        merged[each.headline()] = (known or each).model_copy(update={"workloads": workloads})
-    return list(merged.values())
+    merged: dict[str, tuple[_Kernel, list[str]]] = {}
+    for kernel in kernels:
+        figures = kernel.model_copy(update={"workloads": (), "grid": ()}).model_dump_json()
+        merged.setdefault(figures, (kernel, []))[1].extend(kernel.workloads)
+    return [_describe(kernel, tuple(dict.fromkeys(workloads))) for kernel, workloads in merged.values()]
 
 
-def _describe(kernel: _Kernel) -> GpuKernel:
+def _describe(kernel: _Kernel, workloads: Sequence[str]) -> KernelResources:
     architecture = find_architecture(kernel.architecture)
     bound = architecture and architecture.bound_occupancy(
         registers=kernel.registers, shared_bytes=kernel.shared_bytes, warps=kernel.warps
     )
-    spills = f"{kernel.spilled_registers} registers" if kernel.spilled_registers else ""
-    if kernel.spill_store_bytes or kernel.spill_load_bytes:
-        spills = f"{kernel.spill_store_bytes} bytes stored, {kernel.spill_load_bytes} loaded"
-    return GpuKernel(
-        name=kernel.kernel,
+    return KernelResources(
+        kernel=kernel.kernel,
         line=kernel.line,
         architecture=kernel.architecture,
         registers=kernel.registers,
         shared_bytes=kernel.shared_bytes,
         stack_bytes=kernel.stack_bytes,
-        spills=spills,
-        warps=kernel.warps,
-        occupancy=str(bound) if bound else "",
+        spill_store_bytes=kernel.spill_store_bytes,
+        spill_load_bytes=kernel.spill_load_bytes,
+        spilled_registers=kernel.spilled_registers,
+        occupancy=(bound,) if bound else (),
+        launched=_describe_launch(kernel, workloads),
         instructions=count_kinds(kernel.instructions),
-        grid=kernel.grid,
-        workloads=kernel.workloads,
     )
+
+
+def _describe_launch(kernel: _Kernel, workloads: Sequence[str]) -> str:
+    blocks = " x ".join(map(str, kernel.grid))
+    first, *others = workloads or ("",)
+    also = f", also launched for {', '.join(others)}" if others else ""
+    return f"{blocks} blocks of {kernel.warps} warps at {first}{also}"

@@ -106,9 +106,9 @@ def a_report(**kernel: object) -> str:
 
 
 def test_reads_a_report() -> None:
-    [kernel] = read_report(a_report()).gpu_kernels
+    [kernel] = read_report(a_report()).kernels
     assert kernel.instructions == {"128-bit global load": 2}
-    assert kernel.occupancy.startswith("100%")
+    assert kernel.occupancy[0].share_of_warps == 1.0
 
 
 @pytest.mark.parametrize(
@@ -130,16 +130,16 @@ def test_reads_a_report() -> None:
 )
 def test_a_report_that_no_compiler_wrote_is_a_note(report: str) -> None:
     read = read_report(report)
-    assert read.gpu_kernels == ()
+    assert read.kernels == ()
     assert read.notes
 
 
 @pytest.mark.parametrize("architecture", ["sm_1", "gfx1", "", "cpu", "sm_90a"])
 def test_an_architecture_without_known_limits_has_no_occupancy(architecture: str) -> None:
-    for kernel in read_report(a_report(architecture=architecture)).gpu_kernels:
-        assert kernel.occupancy == ""
+    for kernel in read_report(a_report(architecture=architecture)).kernels:
+        assert kernel.occupancy == ()
 
 
 def test_figures_beyond_any_gpu_are_read() -> None:
-    [kernel] = read_report(a_report(registers=1 << 40, shared_bytes=1 << 40, warps=1024)).gpu_kernels
-    assert kernel.occupancy.startswith("0%")
+    [kernel] = read_report(a_report(registers=1 << 40, shared_bytes=1 << 40, warps=1024)).kernels
+    assert kernel.occupancy[0].blocks == 0
