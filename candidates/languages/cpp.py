@@ -55,7 +55,7 @@ class CppLanguage:
 
     def parse_source(self, text: str, name: str) -> Candidate:
         """C++ text, with the header of `source_header`."""
-        return parse_text(text, name, LanguageName.CPP, comment="//")
+        return parse_text(text, name, LanguageName.CPP)
 
     def parse(self, path: Path) -> Candidate:
         """A .cpp file with the text that `parse_source` reads."""

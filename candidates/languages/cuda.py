@@ -78,7 +78,7 @@ class CudaLanguage:
 
     def parse_source(self, text: str, name: str) -> Candidate:
         """CUDA text, with the header of `source_header`."""
-        return parse_text(text, name, LanguageName.CUDA, comment="//")
+        return parse_text(text, name, LanguageName.CUDA)
 
     def parse(self, path: Path) -> Candidate:
         """A .cu file with the text that `parse_source` reads."""
