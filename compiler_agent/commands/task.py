@@ -1,12 +1,11 @@
 """`compiler-agent task`: the kernel tasks in the ledger."""
 
-from collections.abc import Callable, Mapping
 from typing import Annotated
 
 import typer
 from rich.table import Table
 
-from candidates.candidate import Candidate, LanguageName
+from candidates.candidate import LanguageName
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.task import KernelTask
 from compiler_agent.agents.search.agent import naive_kernel
@@ -15,10 +14,6 @@ from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import LANGUAGES
-
-_STARTING_KERNELS: Mapping[LanguageName, Callable[[KernelTask], Candidate | NoProgram]] = {
-    LanguageName.CPP: naive_kernel,
-}
 
 app = typer.Typer(help="Kernel tasks in the ledger.", no_args_is_help=True)
 
@@ -90,15 +85,11 @@ def find_task(ledger: Ledger, id_prefix: str) -> KernelTask:
 
 def _show_starting_kernel(task: KernelTask, language: LanguageName) -> None:
     brief = LANGUAGES[language].brief(task)
-    kernel = _STARTING_KERNELS[language](task) if language in _STARTING_KERNELS else None
-    marker = language.comment_marker
-    commented = "\n".join(f"{marker} {line}".rstrip() for line in brief.splitlines())
+    kernel = naive_kernel(task)
+    commented = "\n".join(f"// {line}".rstrip() for line in brief.splitlines())
     # Plain text for a file: no wrapping, no markup.
     typer.echo(commented)
-    match kernel:
-        case Candidate():
-            typer.echo(kernel.source)
-        case NoProgram():
-            typer.echo(f"{marker} no starting kernel for this graph ({kernel.reason}): write the entry above")
-        case None:
-            typer.echo(f"{marker} no starting kernel in {language.value}: write the entry above")
+    if isinstance(kernel, NoProgram):
+        typer.echo(f"// no starting kernel for this graph ({kernel.reason}): write the entry above")
+    else:
+        typer.echo(kernel.source)
