@@ -331,6 +331,7 @@ def open_for(mode: str) -> Any:
     if (FOLDER / "kernel.zip").exists():
         with zipfile.ZipFile(FOLDER / "kernel.zip") as built:
             built.extractall(FOLDER, [name for name in built.namelist() if name.startswith("cache/")])
+        (FOLDER / "cache").rename(FOLDER / "triton_cache")  # its files name each other by whole paths
     return open_device(mode.partition("=")[2] or None)
 
 
