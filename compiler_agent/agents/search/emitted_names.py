@@ -22,7 +22,7 @@ _RESERVED_IN_CPP = """
 # The same of Python and Triton.
 _RESERVED_IN_TRITON = """
     as assert async await def del elif except finally from global in is lambda nonlocal pass raise with yield
-    float int max min range torch triton tl chain columns depth parts right start
+    float int max min range torch triton tl chain columns count first depth parts right start
 """
 _RESERVED = frozenset(f"{_RESERVED_IN_CPP} {_RESERVED_IN_TRITON}".split())
 _GENERATED = re.compile(

@@ -1,0 +1,193 @@
+"""Emission of a map stage in Triton: a tile of rows per program, a row's reductions pass by pass, then its outputs."""
+
+from collections.abc import Sequence
+
+import sympy  # type: ignore[import-untyped]  # ships no types
+
+from compiler_agent.agents.search.emit_triton_expressions import TritonScope, literal
+from compiler_agent.agents.search.emit_triton_launch import launched
+from compiler_agent.agents.search.expressions import Reduce, Size
+from compiler_agent.agents.search.formulas import integer
+from compiler_agent.agents.search.passes import Pass, passes_of
+from compiler_agent.agents.search.program import COLUMN, MapStage, Program
+from compiler_agent.agents.search.triton_schedule import TritonSchedule
+
+_ACROSS = {"sum": "tl.sum", "max": "max_over", "min": "min_over"}
+_ADD_UP = {
+    "sum": "{0} += {1}",
+    "max": "{0} = tl.maximum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+    "min": "{0} = tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
+}
+Range = tuple[Size, Size]
+
+
+def emit_map_stage(name: str, stage: MapStage, program: Program, schedule: TritonSchedule) -> tuple[str, list[str]]:
+    """The stage's function and the statements of the host that run it."""
+    nest = _Nest(stage, schedule)
+    stores = [store for piece in stage.pieces for store in piece.stores]
+    outputs = ", ".join(sorted({store.buffer for store in stores}))
+    function, launch = launched(
+        name,
+        f"{outputs}; {len(nest.passes)} pass(es) of reductions, {len(stage.pieces)} range(s)",
+        nest.body(),
+        program,
+        grid=nest.grid(),
+        values={"count": integer(nest.count)},
+        constants=nest.constants(),
+        options={"num_warps": "LAUNCH_warps"},
+    )
+    return function, [launch]
+
+
+def tile_width(extent: Size, most: str) -> str:
+    """The power of 2 that holds `extent` columns, `most` being the largest that a tile may have."""
+    code = (
+        str(1 << (int(extent) - 1).bit_length()) if extent.is_number else f"triton.next_power_of_2({integer(extent)})"
+    )
+    return f"min({most}, {code})" if most else code
+
+
+class _Nest:
+    """How the loops of one stage become a grid of programs and loops inside them."""
+
+    def __init__(self, stage: MapStage, schedule: TritonSchedule) -> None:
+        self.stage = stage
+        self.passes = passes_of([store for piece in stage.pieces for store in piece.stores])
+        self.is_flat = not stage.rows and stage.has_columns and not self.passes and len(stage.pieces) == 1
+        self.is_whole = bool(self.passes) and schedule.sweep == "whole"
+        pieces = [(piece.low, piece.high) for piece in stage.pieces] if stage.has_columns else []
+        self.ranges: list[Range] = list(dict.fromkeys([*((one.low, one.high) for one in self.passes), *pieces]))
+        self.rank = 2 if stage.rows else 1
+        self.lines: list[str] = []
+        row_masks = {loop.variable: "in_rows" for loop in stage.rows}
+        self.row = TritonScope(lines=self.lines, masks=row_masks, rank=self.rank)
+        self.seen: dict[Range, TritonScope] = {}
+
+    @property
+    def count(self) -> Size:
+        """Rows; of a stage without rows its columns."""
+        if self.is_flat:
+            return self.stage.pieces[0].high
+        return sympy.expand(sympy.prod([loop.extent for loop in self.stage.rows]))
+
+    def grid(self) -> list[str]:
+        if self.is_flat:
+            return [f"triton.cdiv({integer(self.count)}, {self._block()})"]
+        rows = f"triton.cdiv({integer(self.count)}, LAUNCH_rows)" if self.stage.rows else "1"
+        if self.passes or not self.stage.has_columns:
+            return [rows]
+        return [rows, f"triton.cdiv({self._longest()}, {self._block()})"]
+
+    def constants(self) -> dict[str, str]:
+        constants = {"ROWS": "LAUNCH_rows"} if self.stage.rows else {}
+        if self.is_whole:
+            widths = {f"WIDTH{place}": high - low for place, (low, high) in enumerate(self.ranges)}
+            return constants | {name: tile_width(sympy.expand(width), "") for name, width in widths.items()}
+        return constants | ({"BLOCK": self._block()} if self.ranges else {})
+
+    def body(self) -> list[str]:
+        self._decode_rows()
+        for number, one in enumerate(self.passes):
+            self._reduce(number, one)
+        if not self.stage.has_columns:
+            for store in self.stage.pieces[0].stores:
+                self.row.store(store)
+        else:
+            for piece in self.stage.pieces:
+                inner, opening = self._open((piece.low, piece.high))
+                for store in piece.stores:
+                    inner.store(store)
+                self._close(inner, opening)
+        return self.lines
+
+    def _decode_rows(self) -> None:
+        rows = self.stage.rows
+        if not rows:
+            return
+        first, *rest = rows
+        linear = "row" if rest else str(first.variable)
+        self.lines += [
+            f"{linear} = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]",
+            f"in_rows = {linear} < count",
+        ]
+        for place in range(len(rows) - 1, -1, -1) if rest else ():
+            index = linear if place == 0 else f"{linear} % ({integer(rows[place].extent)})"
+            self.lines.append(f"{rows[place].variable} = {index}")
+            if place:
+                self.lines.append(f"{linear} = {linear} // ({integer(rows[place].extent)})")
+        self.lines += [f"{loop.variable} += {integer(loop.low)}" for loop in rows if loop.low != 0]
+
+    def _reduce(self, number: int, one: Pass) -> None:
+        inner, opening = self._open((one.low, one.high))
+        mask = inner.masks[COLUMN]
+        for place, reduction in enumerate(one.reductions):
+            result = f"p{number}_{reduction.kind}{place}"
+            value = f"tl.where({mask}, {inner.name(reduction.body)}, {literal(reduction.kind.neutral)})"
+            if self.is_whole:
+                inner.lines.append(f"{result} = {self._across(reduction, value)}")
+            else:
+                shape = "(ROWS, BLOCK)" if self.rank == 2 else "(BLOCK,)"
+                self.lines.append(f"{result} = tl.full({shape}, {literal(reduction.kind.neutral)}, tl.float32)")
+                inner.lines.append(_ADD_UP[reduction.kind].format(result, value))
+        self._close(inner, opening)
+        for place, reduction in enumerate(one.reductions):
+            result = f"p{number}_{reduction.kind}{place}"
+            if not self.is_whole:
+                self.lines.append(f"{result} = {self._across(reduction, result)}")
+            self.row.names[reduction] = result
+
+    def _across(self, reduction: Reduce, value: str) -> str:
+        return f"{_ACROSS[reduction.kind]}({value}, {self.rank - 1}){'[:, None]' if self.rank == 2 else ''}"
+
+    def _open(self, span: Range) -> tuple[TritonScope, str | None]:
+        """A scope over the columns of a range, and the head of the loop that its statements go into, if any."""
+        if self.is_whole and span in self.seen:
+            return self.seen[span], None
+        low, high = span
+        place = self.ranges.index(span)
+        column, mask = f"j{place}", f"in_j{place}"
+        start = "" if low == 0 else f"{integer(low)} + "
+        opening = None
+        lines = self.lines
+        if self.is_flat:
+            position = "tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)"
+        elif self.is_whole:
+            position = f"{start}tl.arange(0, WIDTH{place})"
+        elif self.passes:
+            opening, lines = f"for start in range({integer(low)}, {integer(high)}, BLOCK):", []
+            position = "start + tl.arange(0, BLOCK)"
+        else:
+            position = f"{start}tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)"
+        if self.rank == 2:
+            position = f"({position})[None, :]" if " + " in position else f"{position}[None, :]"
+        lines += [f"{column} = {position}", f"{mask} = {column} < {'count' if self.is_flat else integer(high)}"]
+        scope = TritonScope(
+            lines=lines,
+            masks={**self.row.masks, COLUMN: mask},
+            spelled={COLUMN: column},
+            rank=self.rank,
+            column=COLUMN,
+            row=self.row,
+            numbers=self.row.numbers,
+        )
+        self.seen[span] = scope
+        return scope, opening
+
+    def _close(self, inner: TritonScope, opening: str | None) -> None:
+        if opening is not None:
+            self.lines += [opening, *(f"    {line}" for line in inner.lines)]
+
+    def _longest(self) -> str:
+        extents = dict.fromkeys(sympy.expand(high - low) for low, high in self.ranges)
+        numbers = [int(extent) for extent in extents if extent.is_number]
+        codes: Sequence[str] = [integer(extent) for extent in extents if not extent.is_number]
+        codes = [*codes, str(max(numbers))] if numbers else codes
+        return codes[0] if len(codes) == 1 else f"max({', '.join(codes)})"
+
+    def _block(self) -> str:
+        longest = self._longest()
+        return (
+            tile_width(sympy.Integer(int(longest)), "LAUNCH_block")
+            if longest.isdigit()
+            else (f"min(LAUNCH_block, triton.next_power_of_2({longest}))")
+        )
