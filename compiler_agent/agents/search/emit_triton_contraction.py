@@ -4,8 +4,7 @@ import sympy  # type: ignore[import-untyped]  # ships no types
 
 from candidates.task import ElementType
 from compiler_agent.agents.search.emit_triton_expressions import ELEMENT_TYPES, TritonScope
-from compiler_agent.agents.search.emit_triton_launch import launched
-from compiler_agent.agents.search.emit_triton_map import tile_width
+from compiler_agent.agents.search.emit_triton_launch import at_most, launched, power_of_2
 from compiler_agent.agents.search.expressions import Expression, Load
 from compiler_agent.agents.search.formulas import integer
 from compiler_agent.agents.search.program import CONTRACTED, FLAT_COLUMN, FLAT_ROW, ContractionStage, Program
@@ -23,7 +22,7 @@ def emit_contraction_stage(
     """The stage's functions and the statements of the host that run them."""
     if schedule.few_rows == 0 or (stage.rows.is_number and stage.rows > schedule.few_rows):
         function, launch = _tiles(name, stage, program)
-        return [function], [launch]
+        return [function], launch
     few_functions, few_launches = _few_rows(name, stage, program, schedule)
     if stage.rows.is_number:
         return few_functions, few_launches
@@ -32,12 +31,12 @@ def emit_contraction_stage(
         f"if {integer(stage.rows)} <= LAUNCH_few_rows:",
         *(f"    {line}" for line in few_launches),
         "else:",
-        f"    {launch}",
+        *(f"    {line}" for line in launch),
     ]
     return [*few_functions, function], host
 
 
-def _tiles(name: str, stage: ContractionStage, program: Program) -> tuple[str, str]:
+def _tiles(name: str, stage: ContractionStage, program: Program) -> tuple[str, list[str]]:
     """Each program one tile of rows and columns, all of the depth."""
     sides = _Sides(stage)
     kind = stage.contract.element_type
@@ -69,8 +68,8 @@ def _tiles(name: str, stage: ContractionStage, program: Program) -> tuple[str, s
     _finish(stage, body)
     constants = {
         "ROWS": "LAUNCH_tile_rows",
-        "COLUMNS": tile_width(sympy.Integer(max(16, stage.columns)), "LAUNCH_tile_columns"),
-        "DEPTH": tile_width(sympy.Integer(max(16, stage.depth)), "LAUNCH_tile_depth"),
+        "COLUMNS": at_most("tile_columns", str(max(16, stage.columns))),
+        "DEPTH": at_most("tile_depth", str(max(16, stage.depth))),
     }
     return launched(
         name,
@@ -95,9 +94,9 @@ def _few_rows(
     is_split = schedule.few_split > 1
     wide = ElementType.FLOAT32
     constants = {
-        "ROWS": tile_width(stage.rows, ""),
-        "COLUMNS": tile_width(sympy.Integer(stage.columns), "LAUNCH_few_columns"),
-        "DEPTH": tile_width(sympy.Integer(stage.depth), "LAUNCH_few_depth"),
+        "ROWS": power_of_2(stage.rows),
+        "COLUMNS": at_most("few_columns", str(stage.columns)),
+        "DEPTH": at_most("few_depth", str(stage.depth)),
     }
     chunk = f"triton.cdiv({stage.depth}, LAUNCH_few_split * {constants['DEPTH']}) * {constants['DEPTH']}"
     body = [
@@ -129,7 +128,7 @@ def _few_rows(
             constants=constants,
             options={"num_warps": "LAUNCH_product_warps"},
         )
-        return [function], [launch]
+        return [function], launch
     place = f"(tl.program_id(1) * count + m) * {stage.columns} + n"
     body.append(f"tl.store(parts + {place}, product, mask=in_m & in_n)")
     part, launch_part = launched(
@@ -164,7 +163,7 @@ def _few_rows(
     size = f"LAUNCH_few_split * {integer(sympy.expand(stage.rows * stage.columns))}"
     device = program.task.outputs[0].name
     allocate = f"{parts} = torch.empty({size}, dtype=torch.float32, device={device}.device)"
-    return [part, whole], [allocate, launch_part, launch_whole]
+    return [part, whole], [allocate, *launch_part, *launch_whole]
 
 
 class _Sides:

@@ -68,7 +68,7 @@ class TritonScope:
 
     lines: list[str]
     masks: Mapping[sympy.Symbol, str]
-    """Which places of a loop variable are inside; a load is masked for the variables of its address, a store for all."""
+    """Which places of a loop variable are inside: a load is masked by those of its address, a store by all."""
     spelled: Mapping[sympy.Symbol, str] = field(default_factory=dict)
     """Loop variables that have another name in the source."""
     rank: int = 2

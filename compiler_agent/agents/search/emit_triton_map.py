@@ -1,11 +1,9 @@
 """Emission of a map stage in Triton: a tile of rows per program, a row's reductions pass by pass, then its outputs."""
 
-from collections.abc import Sequence
-
 import sympy  # type: ignore[import-untyped]  # ships no types
 
 from compiler_agent.agents.search.emit_triton_expressions import TritonScope, literal
-from compiler_agent.agents.search.emit_triton_launch import launched
+from compiler_agent.agents.search.emit_triton_launch import at_most, launched, power_of_2
 from compiler_agent.agents.search.expressions import Reduce, Size
 from compiler_agent.agents.search.formulas import integer
 from compiler_agent.agents.search.passes import Pass, passes_of
@@ -36,15 +34,7 @@ def emit_map_stage(name: str, stage: MapStage, program: Program, schedule: Trito
         constants=nest.constants(),
         options={"num_warps": "LAUNCH_warps"},
     )
-    return function, [launch]
-
-
-def tile_width(extent: Size, most: str) -> str:
-    """The power of 2 that holds `extent` columns, `most` being the largest that a tile may have."""
-    code = (
-        str(1 << (int(extent) - 1).bit_length()) if extent.is_number else f"triton.next_power_of_2({integer(extent)})"
-    )
-    return f"min({most}, {code})" if most else code
+    return function, launch
 
 
 class _Nest:
@@ -73,16 +63,16 @@ class _Nest:
     def grid(self) -> list[str]:
         if self.is_flat:
             return [f"triton.cdiv({integer(self.count)}, {self._block()})"]
-        rows = f"triton.cdiv({integer(self.count)}, LAUNCH_rows)" if self.stage.rows else "1"
+        rows = f"triton.cdiv({integer(self.count)}, {self._rows()})" if self.stage.rows else "1"
         if self.passes or not self.stage.has_columns:
             return [rows]
         return [rows, f"triton.cdiv({self._longest()}, {self._block()})"]
 
     def constants(self) -> dict[str, str]:
-        constants = {"ROWS": "LAUNCH_rows"} if self.stage.rows else {}
+        constants = {"ROWS": self._rows()} if self.stage.rows else {}
         if self.is_whole:
             widths = {f"WIDTH{place}": high - low for place, (low, high) in enumerate(self.ranges)}
-            return constants | {name: tile_width(sympy.expand(width), "") for name, width in widths.items()}
+            return constants | {name: power_of_2(sympy.expand(width)) for name, width in widths.items()}
         return constants | ({"BLOCK": self._block()} if self.ranges else {})
 
     def body(self) -> list[str]:
@@ -111,10 +101,12 @@ class _Nest:
             f"in_rows = {linear} < count",
         ]
         for place in range(len(rows) - 1, -1, -1) if rest else ():
-            index = linear if place == 0 else f"{linear} % ({integer(rows[place].extent)})"
+            extent = integer(rows[place].extent)
+            extent = extent if extent.isalnum() else f"({extent})"
+            index = linear if place == 0 else f"{linear} % {extent}"
             self.lines.append(f"{rows[place].variable} = {index}")
             if place:
-                self.lines.append(f"{linear} = {linear} // ({integer(rows[place].extent)})")
+                self.lines.append(f"{linear} = {linear} // {extent}")
         self.lines += [f"{loop.variable} += {integer(loop.low)}" for loop in rows if loop.low != 0]
 
     def _reduce(self, number: int, one: Pass) -> None:
@@ -177,17 +169,18 @@ class _Nest:
         if opening is not None:
             self.lines += [opening, *(f"    {line}" for line in inner.lines)]
 
+    def _rows(self) -> str:
+        """Rows per program: where nothing is reduced, as many as fill the tile that `block` asks for."""
+        if self.passes:
+            return "LAUNCH_rows"
+        return f"LAUNCH_block // {self._block()}" if self.ranges else "LAUNCH_block"
+
     def _longest(self) -> str:
         extents = dict.fromkeys(sympy.expand(high - low) for low, high in self.ranges)
         numbers = [int(extent) for extent in extents if extent.is_number]
-        codes: Sequence[str] = [integer(extent) for extent in extents if not extent.is_number]
-        codes = [*codes, str(max(numbers))] if numbers else codes
+        codes = [integer(extent) for extent in extents if not extent.is_number]
+        codes += [str(max(numbers))] if numbers else []
         return codes[0] if len(codes) == 1 else f"max({', '.join(codes)})"
 
     def _block(self) -> str:
-        longest = self._longest()
-        return (
-            tile_width(sympy.Integer(int(longest)), "LAUNCH_block")
-            if longest.isdigit()
-            else (f"min(LAUNCH_block, triton.next_power_of_2({longest}))")
-        )
+        return at_most("block", self._longest())
