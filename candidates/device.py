@@ -28,6 +28,11 @@ class DeviceFingerprint(Record):
         return f"{self.kind}-{digest_of(self.model_dump(mode='json'))[:12]}"
 
 
+def kind_of_device(device_id: str) -> str:
+    """Of the fingerprint with this id: `cpu`, `cuda` or `rocm`."""
+    return device_id.partition("-")[0]
+
+
 class BandwidthCeiling(Record):
     working_set_bytes: int = Field(ge=1)
     bytes_per_s: float = Field(gt=0)

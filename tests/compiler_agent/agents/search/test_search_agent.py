@@ -11,8 +11,8 @@ from candidates.measurement import Baseline, Decision, Interval, Measurement, St
 from candidates.task import KernelTask
 from candidates.verdict import Accepted, Evidence, EvidenceKind, Reason, Rejected
 from compiler_agent.agents.search.agent import SearchAgent
+from compiler_agent.agents.search.cpp_space import cpp_space
 from compiler_agent.agents.search.program import NoProgram
-from compiler_agent.agents.search.space import legal_schedules
 from compiler_agent.agents.search.staging import write_program
 
 PLENTY = Budget(seconds=1e6, attempts=1000)
@@ -113,7 +113,7 @@ def test_no_candidate_is_proposed_twice_and_a_small_space_is_searched_whole(doub
     program = write_program(doubling_task)
     assert not isinstance(program, NoProgram)
     assert stop.reason == "space_exhausted"
-    assert len(ids) == len(list(legal_schedules(program)))
+    assert len(ids) == len(list(cpp_space(program).schedules()))
 
 
 def test_search_finds_a_good_schedule_among_failures_before_it_stops(linear_task: KernelTask) -> None:
@@ -126,7 +126,7 @@ def test_search_finds_a_good_schedule_among_failures_before_it_stops(linear_task
     attempts, stop = run_to_the_end(linear_task, speedup_of)
     program = write_program(linear_task)
     assert not isinstance(program, NoProgram)
-    best_possible = max(speedup_of(each.model_dump()) or 0.0 for each in legal_schedules(program))
+    best_possible = max(speedup_of(each.model_dump()) or 0.0 for each in cpp_space(program).schedules())
     speedups = [each.measurement.traffic_weighted_speedup for each in attempts if each.measurement is not None]
     assert stop.reason == "no_progress"
     assert max(speedups) >= 0.9 * best_possible
