@@ -12,11 +12,11 @@ from pathlib import Path
 
 import torch
 
-from kernel_sandbox.runners.triton_interpreter import mend_bfloat16
+from kernel_sandbox.runners.interpreter_repairs import repair
 
 
 def main(folder: Path) -> None:
-    mend_bfloat16()
+    repair()
     modules: dict[tuple[str, str], types.ModuleType] = {}
     while size := sys.stdin.buffer.read(8):
         request = torch.load(io.BytesIO(sys.stdin.buffer.read(int.from_bytes(size, "little"))), weights_only=False)
