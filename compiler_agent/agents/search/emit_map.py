@@ -17,15 +17,12 @@ from compiler_agent.agents.search.expressions import (
 )
 from compiler_agent.agents.search.formulas import integer
 from compiler_agent.agents.search.index_maps import is_nonnegative
-from compiler_agent.agents.search.passes import Pass, passes_of
+from compiler_agent.agents.search.passes import CHAIN_STEPS, Pass, passes_of
 from compiler_agent.agents.search.program import COLUMN, MapStage, Piece, Program
 from compiler_agent.agents.search.schedule import Schedule
 
 STACK_COLUMNS = 8192
 """Rows up to this long keep their intermediate values on the stack."""
-CHAIN_STEPS = 32
-"""A longer sum is cut into chains of so many steps of its sweep: rounding errors of equal terms all point the same way,
-and over one chain of a row of 4096 they exceed what PyTorch's sums, cut in a like way, allow."""
 _COMBINE = {"sum": "Sum", "max": "Max", "min": "Min"}
 
 

@@ -1,12 +1,14 @@
 """Emission of a map stage in Triton: a tile of rows per program, a row's reductions pass by pass, then its outputs."""
 
+from collections.abc import Iterable
+
 import sympy  # type: ignore[import-untyped]  # ships no types
 
 from compiler_agent.agents.search.emit_triton_expressions import TritonScope, literal
 from compiler_agent.agents.search.emit_triton_launch import at_most, launched, power_of_2
 from compiler_agent.agents.search.expressions import Reduce, Size
 from compiler_agent.agents.search.formulas import integer
-from compiler_agent.agents.search.passes import Pass, passes_of
+from compiler_agent.agents.search.passes import CHAIN_STEPS, Pass, passes_of
 from compiler_agent.agents.search.program import COLUMN, MapStage, Program
 from compiler_agent.agents.search.triton_schedule import TritonSchedule
 
@@ -44,6 +46,7 @@ class _Nest:
         self.stage = stage
         self.passes = passes_of([store for piece in stage.pieces for store in piece.stores])
         self.is_flat = not stage.rows and stage.has_columns and not self.passes and len(stage.pieces) == 1
+        self.block = schedule.block
         self.is_whole = bool(self.passes) and schedule.sweep == "whole"
         pieces = [(piece.low, piece.high) for piece in stage.pieces] if stage.has_columns else []
         self.ranges: list[Range] = list(dict.fromkeys([*((one.low, one.high) for one in self.passes), *pieces]))
@@ -111,22 +114,40 @@ class _Nest:
 
     def _reduce(self, number: int, one: Pass) -> None:
         inner, opening = self._open((one.low, one.high))
-        mask = inner.masks[COLUMN]
+        is_chained = self._is_long(one)
+        before, after = [], []
         for place, reduction in enumerate(one.reductions):
             result = f"p{number}_{reduction.kind}{place}"
-            value = f"tl.where({mask}, {inner.name(reduction.body)}, {literal(reduction.kind.neutral)})"
+            self.row.names[reduction] = result
+            neutral = literal(reduction.kind.neutral)
+            value = f"tl.where({inner.masks[COLUMN]}, {inner.name(reduction.body)}, {neutral})"
             if self.is_whole:
                 inner.lines.append(f"{result} = {self._across(reduction, value)}")
-            else:
-                shape = "(ROWS, BLOCK)" if self.rank == 2 else "(BLOCK,)"
-                self.lines.append(f"{result} = tl.full({shape}, {literal(reduction.kind.neutral)}, tl.float32)")
-                inner.lines.append(_ADD_UP[reduction.kind].format(result, value))
-        self._close(inner, opening)
-        for place, reduction in enumerate(one.reductions):
-            result = f"p{number}_{reduction.kind}{place}"
-            if not self.is_whole:
-                self.lines.append(f"{result} = {self._across(reduction, result)}")
-            self.row.names[reduction] = result
+                continue
+            start = f"tl.full({'(ROWS, BLOCK)' if self.rank == 2 else '(BLOCK,)'}, {neutral}, tl.float32)"
+            self.lines.append(f"{result} = {start}")
+            taken = result
+            if is_chained and reduction.kind == "sum":
+                taken = f"{result}_chain"
+                before.append(f"{taken} = {start}")
+                after.append(f"{result} += {taken}")
+            inner.lines.append(_ADD_UP[reduction.kind].format(taken, value))
+        if is_chained:
+            low, high = integer(one.low), integer(one.high)
+            steps = f"tl.minimum(chain + {CHAIN_STEPS} * BLOCK, {high})"
+            body = [*before, f"for start in range(chain, {steps}, BLOCK):", *_indented(inner.lines), *after]
+            self.lines += [f"for chain in range({low}, {high}, {CHAIN_STEPS} * BLOCK):", *_indented(body)]
+        else:
+            self._close(inner, opening)
+        if not self.is_whole:
+            results = {self.row.names[reduction]: reduction for reduction in one.reductions}
+            self.lines += [f"{result} = {self._across(reduction, result)}" for result, reduction in results.items()]
+
+    def _is_long(self, one: Pass) -> bool:
+        """A sum in one chain of steps would lose too much to rounding."""
+        extent = sympy.expand(one.high - one.low)
+        is_short = extent.is_number and extent <= CHAIN_STEPS * self.block
+        return not self.is_whole and not is_short and any(reduction.kind == "sum" for reduction in one.reductions)
 
     def _across(self, reduction: Reduce, value: str) -> str:
         return f"{_ACROSS[reduction.kind]}({value}, {self.rank - 1}){'[:, None]' if self.rank == 2 else ''}"
@@ -167,7 +188,7 @@ class _Nest:
 
     def _close(self, inner: TritonScope, opening: str | None) -> None:
         if opening is not None:
-            self.lines += [opening, *(f"    {line}" for line in inner.lines)]
+            self.lines += [opening, *_indented(inner.lines)]
 
     def _rows(self) -> str:
         """Rows per program: where nothing is reduced, as many as fill the tile that `block` asks for."""
@@ -184,3 +205,7 @@ class _Nest:
 
     def _block(self) -> str:
         return at_most("block", self._longest())
+
+
+def _indented(lines: Iterable[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
