@@ -13,6 +13,7 @@ from compiler_agent.commands import (
     builds,
     compiler_report,
     doctor,
+    gpu_check,
     hot_ops,
     judge,
     memory,
@@ -55,6 +56,7 @@ models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
+app.command("gpu-check")(gpu_check.gpu_check)
 
 
 def main() -> None:
