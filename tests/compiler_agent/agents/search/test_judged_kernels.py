@@ -11,7 +11,7 @@ from candidates.extraction import extract_task
 from candidates.judge.judge import Judge
 from candidates.languages.cpp import CppLanguage
 from candidates.task import KernelTask
-from candidates.verdict import Accepted, NeedsDevice, Rejected
+from candidates.verdict import Accepted, EvidenceKind, NeedsDevice, Rejected
 from compiler_agent.agents.search.agent import SearchAgent, naive_kernel
 from compiler_agent.agents.search.program import NoProgram
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
@@ -70,3 +70,14 @@ def test_judge_accepts_the_naive_kernel(tasks: dict[str, KernelTask]) -> None:
         candidate = naive_kernel(tasks[op])
         assert not isinstance(candidate, NoProgram)
         assert isinstance(judge(tasks[op], candidate), Accepted), op
+
+
+def test_judge_accepts_triton_for_a_task_of_gpus_as_interpreted(tasks: dict[str, KernelTask]) -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
+    for op in ("LlamaRMSNorm", "LlamaMLP"):
+        task = tasks[op].aimed_at(("sm_90", "gfx942"))
+        answer = SearchAgent().propose(task, (), Budget(seconds=60, attempts=1))
+        assert isinstance(answer, Proposals)
+        verdict = JUDGE.judge(task, answer.proposals[0].candidate, b"", seed=5)
+        assert isinstance(verdict, Accepted), (op, verdict)
+        assert verdict.evidence is EvidenceKind.INTERPRETED
