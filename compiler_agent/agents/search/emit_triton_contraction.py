@@ -13,7 +13,6 @@ from compiler_agent.agents.search.triton_schedule import TritonSchedule
 CHAIN_DEPTH = 256
 """A chain of float32 products is cut after so many and its sum added to a total: over a whole depth the rounding of one
 chain is more than the judge allows. Narrower types lose more in their operands than in the chain."""
-_COLUMN_TILE = ["n = tl.program_id({}) * COLUMNS + tl.arange(0, COLUMNS)[None, :]", "in_n = n < {}"]
 
 
 def emit_contraction_stage(
@@ -192,8 +191,11 @@ class _Sides:
 
 
 def _columns(stage: ContractionStage, axis: int) -> list[str]:
-    head, mask = _COLUMN_TILE
-    return [head.format(axis), mask.format(stage.columns)]
+    wide = ".to(tl.int64)" if stage.columns * stage.depth >= 1 << 31 else ""
+    return [
+        f"n = tl.program_id({axis}){wide} * COLUMNS + tl.arange(0, COLUMNS)[None, :]",
+        f"in_n = n < {stage.columns}",
+    ]
 
 
 def _finish(stage: ContractionStage, body: list[str]) -> None:

@@ -6,7 +6,7 @@ import sympy  # type: ignore[import-untyped]  # ships no types
 
 from compiler_agent.agents.search.emit_triton_expressions import TritonScope, literal
 from compiler_agent.agents.search.emit_triton_launch import at_most, launched, power_of_2
-from compiler_agent.agents.search.expressions import Reduce, Size
+from compiler_agent.agents.search.expressions import Load, Reduce, Size, walk
 from compiler_agent.agents.search.formulas import integer
 from compiler_agent.agents.search.passes import CHAIN_STEPS, Pass, passes_of
 from compiler_agent.agents.search.program import COLUMN, MapStage, Program
@@ -19,6 +19,8 @@ _ADD_UP = {
     "min": "{0} = tl.minimum({0}, {1}, propagate_nan=tl.PropagateNan.ALL)",
 }
 Range = tuple[Size, Size]
+MOST_STEP = 1 << 11
+"""With a million columns, the most that a tile of Triton holds, 2^31 elements."""
 
 
 def emit_map_stage(name: str, stage: MapStage, program: Program, schedule: TritonSchedule) -> tuple[str, list[str]]:
@@ -51,6 +53,7 @@ class _Nest:
         pieces = [(piece.low, piece.high) for piece in stage.pieces] if stage.has_columns else []
         self.ranges: list[Range] = list(dict.fromkeys([*((one.low, one.high) for one in self.passes), *pieces]))
         self.rank = 2 if stage.rows else 1
+        self.is_wide = not self.is_flat and _steps_far(stage)
         self.lines: list[str] = []
         row_masks = {loop.variable: "in_rows" for loop in stage.rows}
         self.row = TritonScope(lines=self.lines, masks=row_masks, rank=self.rank)
@@ -171,8 +174,10 @@ class _Nest:
             position = "start + tl.arange(0, BLOCK)"
         else:
             position = f"{start}tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)"
-        if self.rank == 2:
-            position = f"({position})[None, :]" if " + " in position else f"{position}[None, :]"
+        if self.is_wide or self.rank == 2:
+            position = f"({position})" if " + " in position else position
+            position += ".to(tl.int64)" if self.is_wide else ""
+            position += "[None, :]" if self.rank == 2 else ""
         lines += [f"{column} = {position}", f"{mask} = {column} < {'count' if self.is_flat else integer(high)}"]
         scope = TritonScope(
             lines=lines,
@@ -205,6 +210,15 @@ class _Nest:
 
     def _block(self) -> str:
         return at_most("block", self._longest())
+
+
+def _steps_far(stage: MapStage) -> bool:
+    """Columns lie so far apart, or maybe so, that 32 bits would not count the elements between the first and the last;
+    rows are always counted in 64."""
+    addresses = {store.address for piece in stage.pieces for store in piece.stores}
+    values = [store.value for piece in stage.pieces for store in piece.stores]
+    addresses |= {part.index[0] for value in values for part in walk(value) if isinstance(part, Load)}
+    return any(not step.is_number or step > MOST_STEP for step in (each.coeff(COLUMN) for each in addresses))
 
 
 def _indented(lines: Iterable[str]) -> list[str]:
