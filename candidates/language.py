@@ -7,10 +7,15 @@ from typing import Protocol
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.task import KernelTask
+from candidates.verdict import Reason
 
 
 class SourceRefused(Exception):
     """The candidate asks for something that its language does not allow; the author is at fault."""
+
+    def __init__(self, message: str, reason: Reason = Reason.FORBIDDEN_BUILD_FLAG) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +45,7 @@ class KernelLanguage(Protocol):
         ...
 
     def build_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
-        """Raises SourceRefused for flags or entries that are not allowed."""
+        """Raises SourceRefused for flags, entries and whatever else is refused before anything runs."""
         ...
 
     def parse_source(self, text: str, name: str) -> Candidate:

@@ -86,7 +86,7 @@ def find_task(ledger: Ledger, id_prefix: str) -> KernelTask:
 def _show_starting_kernel(task: KernelTask, language: LanguageName) -> None:
     brief = LANGUAGES[language].brief(task)
     kernel = naive_kernel(task, language)
-    marker = "#" if language is LanguageName.TRITON else "//"
+    marker = language.comment_marker
     commented = "\n".join(f"{marker} {line}".rstrip() for line in brief.splitlines())
     # Plain text for a file: no wrapping, no markup.
     typer.echo(commented)

@@ -12,6 +12,8 @@ from test_emitted_kernels import ROWS, TASKS, linear_with_bias, masked_softmax, 
 
 from candidates.candidate import LanguageName
 from candidates.inputs import Distribution
+from candidates.languages.triton import TritonLanguage
+from candidates.languages.triton_source import refuse_source
 from candidates.task import KernelTask
 from compiler_agent.agents.search.agent import naive_kernel
 from compiler_agent.agents.search.emit_triton import PLAIN, emit_triton, write_triton_program
@@ -77,9 +79,14 @@ def test_starting_kernel_is_correct_and_reads_back_from_its_own_text(make, inter
     candidate = naive_kernel(task, LanguageName.TRITON)
     assert not isinstance(candidate, NoProgram)
     assert worst_error_in_bounds(task, InterpretedKernel(task, candidate, interpreter), FEW) <= 1.0
-    header = next(line for line in candidate.source.splitlines() if line.startswith("# launch: "))
-    said = dict(item.split("=") for item in header.removeprefix("# launch: ").split())
-    assert said == {name: str(value) for name, value in candidate.launch_parameters.items()}
+    assert TritonLanguage().parse_source(candidate.source, "kernel.py") == candidate
+
+
+def test_emitted_source_says_nothing_that_the_language_forbids() -> None:
+    for task in (*(make("bfloat16") for make in TASKS), *of_few_dims()):
+        program = program_of(task)
+        for schedule in (*triton_space(program).first_schedules(), PLAIN):
+            refuse_source(task, emit_triton(program, schedule))
 
 
 @pytest.mark.parametrize("few_rows", [0, 16])
