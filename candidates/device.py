@@ -43,6 +43,11 @@ class Gpu(Record):
         return self.architecture in task.architectures or self.device_id == task.device_id
 
 
+def kind_of_device(device_id: str) -> str:
+    """Of the fingerprint with this id: `cpu`, `cuda` or `rocm`."""
+    return device_id.partition("-")[0]
+
+
 class BandwidthCeiling(Record):
     working_set_bytes: int = Field(ge=1)
     bytes_per_s: float = Field(gt=0)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.device import kind_of_device
 from candidates.task import KernelTask
 from candidates.verdict import Reason
 
@@ -34,7 +35,8 @@ class BuildRecipe:
 
 def language_for(task: KernelTask) -> LanguageName:
     """What agents write for a task where nobody says otherwise."""
-    return LanguageName.TRITON if task.architectures else LanguageName.CPP
+    is_for_gpu = bool(task.architectures) or kind_of_device(task.device_id) in ("cuda", "rocm")
+    return LanguageName.TRITON if is_for_gpu else LanguageName.CPP
 
 
 class KernelLanguage(Protocol):

@@ -117,7 +117,11 @@ def _open(
         mapped = [str(word) for segment in Segment for word in (arena.descriptors[segment], arena.size_bytes(segment))]
         process = session.start(
             [*environment.argv, f"{SCRATCH}/python_runner.py", mode, *mapped],
-            environment={"OMP_NUM_THREADS": "1", "TRITON_CACHE_DIR": f"{SCRATCH}/triton_cache"},
+            environment={
+                "OMP_NUM_THREADS": "1",
+                "TRITON_CACHE_DIR": f"{SCRATCH}/triton_cache",
+                "TRITON_DEFAULT_FP_FUSION": "1",
+            },
             file_descriptors=descriptors,
             core=core,
         )

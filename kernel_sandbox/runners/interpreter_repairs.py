@@ -21,6 +21,7 @@ def repair() -> None:
     """Call it once, before the first launch."""
     _replace_conversions()
     _replace_arithmetic()
+    _replace_sums()
 
 
 def rounded_to_bfloat16(values: Any) -> Any:
@@ -83,6 +84,23 @@ def _replace_arithmetic() -> None:
         return interpreter.TensorHandle(rounded_to_bfloat16(result.data), tl.bfloat16)
 
     _BUILDER.create_fma = create_fma
+
+
+def _replace_sums() -> None:
+    """tl.dot multiplies exact values and adds in the type of its accumulator; tl.sum rounds once, at the end."""
+    original_dot, original_sum = _BUILDER.create_dot, interpreter.ReduceOps.sum
+
+    def create_dot(self: Any, left: Any, right: Any, total: Any, *options: Any) -> Any:
+        return original_dot(self, _widened(left), _widened(right), total, *options)
+
+    def add_up(self: Any, values: Any) -> Any:
+        if values.handle.dtype.scalar != tl.bfloat16:
+            return original_sum(self, values)
+        total = np.sum(widened_to_float32(values.handle.data), axis=self.axis, keepdims=self.keep_dims)
+        return self.to_tensor(rounded_to_bfloat16(total), values.dtype)
+
+    _BUILDER.create_dot = create_dot
+    interpreter.ReduceOps.sum = add_up
 
 
 def _widened(handle: Any) -> Any:

@@ -317,7 +317,7 @@ def main() -> None:
     call = json.loads((FOLDER / "call.json").read_text())
     try:
         device = open_for(mode)
-        serve(Runner(call, inputs, outputs, device, load(call)), replies)
+        serve(Runner(call, inputs, outputs, device, load(call, is_interpreted=mode == "interpret")), replies)
     except DeviceMissing as missing:
         fail(NO_DEVICE, str(missing))
     except DeviceFault as fault:
@@ -328,17 +328,22 @@ def open_for(mode: str) -> Any:
     if mode == "interpret":
         prepare_interpreter()
         return HostDevice()
-    if (FOLDER / "kernel.zip").exists():
-        with zipfile.ZipFile(FOLDER / "kernel.zip") as built:
-            built.extractall(FOLDER, [name for name in built.namelist() if name.startswith("cache/")])
-        (FOLDER / "cache").rename(FOLDER / "triton_cache")  # its files name each other by whole paths
     return open_device(mode.partition("=")[2] or None)
 
 
-def load(call: dict[str, Any]) -> Any:
+def unpack_compiled() -> None:
+    """What the build compiled for this GPU, into the folder of Triton's own cache."""
+    with zipfile.ZipFile(FOLDER / "kernel.zip") as built:
+        built.extractall(FOLDER, [name for name in built.namelist() if name.startswith("cache/")])
+    (FOLDER / "cache").rename(FOLDER / "triton_cache")  # its files name each other by whole paths
+
+
+def load(call: dict[str, Any], *, is_interpreted: bool) -> Any:
     try:
         match call["language"]:
             case "triton":
+                if not is_interpreted:
+                    unpack_compiled()
                 return PythonKernel(call)
             case "cuda":
                 return CudaKernel(str(FOLDER / "kernel.so"), has_prepare=call["prepare"] is not None)
