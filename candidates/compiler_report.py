@@ -6,6 +6,7 @@ from pydantic import Field
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.language import BuildRecipe
+from candidates.languages.gpu_occupancy import OccupancyBound
 from candidates.record import Record
 from candidates.task import KernelTask
 
@@ -57,38 +58,44 @@ class LoopCode(Record):
         )
 
 
-class GpuKernel(Record):
-    """What one kernel became for one architecture, as one specialisation of it is launched."""
+class KernelResources(Record):
+    """What a kernel on a GPU takes, by the account of its assembler."""
 
-    name: str
-    line: int | None
-    """Of the candidate's source."""
+    kernel: str
     architecture: str
     registers: int = Field(ge=0)
-    """Of 32 bits, a thread; AMD's vector registers."""
+    """Of each thread."""
     shared_bytes: int = Field(ge=0)
-    """A block."""
+    """Of each block; without what a launch asks for beside it."""
     stack_bytes: int = Field(ge=0)
-    """A thread, in local memory."""
-    spills: str
-    """Which registers had to be kept in local memory; empty without."""
-    warps: int = Field(ge=1)
-    occupancy: str
-    """Bound on the share of a multiprocessor's warps that can be there at once; empty where it is not known."""
-    instructions: dict[str, int]
-    """How many the code holds, by kind."""
-    grid: tuple[int, ...]
-    """Blocks of the first launch; empty where it is not known."""
-    workloads: tuple[str, ...]
+    """Of each thread, in device memory: local arrays and spilled registers."""
+    spill_store_bytes: int = Field(ge=0)
+    spill_load_bytes: int = Field(ge=0)
+    spilled_registers: int = Field(ge=0, default=0)
+    """Of AMD's, whose assembler counts these and no bytes."""
+    occupancy: tuple[OccupancyBound, ...] = ()
+    """By threads a block, ascending; empty where the architecture's limits are not known."""
+    line: int | None = None
+    """Of the candidate's source; None where the compiler does not say."""
+    launched: str = ""
+    """With how many blocks, for which workloads; empty where the compiler does not know."""
+    instructions: dict[str, int] = Field(default_factory=dict)
+    """How many the code holds, by kind; empty where they are not counted."""
 
     def headline(self) -> str:
-        counts = ", ".join(f"{count} {kind}" for kind, count in self.instructions.items())
-        where = f"line {self.line}" if self.line is not None else "no line of the source"
+        spills = "no spills"
+        if self.spill_store_bytes or self.spill_load_bytes:
+            spills = f"SPILLS {self.spill_store_bytes} bytes stored, {self.spill_load_bytes} loaded"
+        elif self.spilled_registers:
+            spills = f"SPILLS {self.spilled_registers} registers"
+        occupancy = "".join(
+            f"; {bound.threads_a_block} threads: {bound.share_of_warps:.0%} by {' and '.join(bound.limited_by)}"
+            for bound in self.occupancy
+        )
+        line = f" (line {self.line})" if self.line is not None else ""
         return (
-            f"{self.name} ({where}) on {self.architecture}: {self.registers} registers, {self.shared_bytes} bytes "
-            f"shared, {self.warps} warps, occupancy at most {self.occupancy or 'unknown'}, "
-            f"spills {self.spills or 'nothing'}, stack {self.stack_bytes} bytes; "
-            f"instructions: {counts or 'not counted'}"
+            f"{self.kernel}{line} on {self.architecture}: {self.registers} registers, "
+            f"{self.shared_bytes} bytes shared, {self.stack_bytes} bytes stack, {spills}{occupancy}"
         )
 
 
@@ -100,8 +107,8 @@ class CompilerReport(Record):
     remarks: tuple[Remark, ...] = ()
     loops: tuple[LoopCode, ...] = ()
     """Those with most arithmetic first, the more for every loop around it. Which of them is hot is not measured."""
-    gpu_kernels: tuple[GpuKernel, ...] = ()
-    """In languages for GPUs; these have no remarks and loops."""
+    kernels: tuple[KernelResources, ...] = ()
+    """Of a GPU language, which has them instead of remarks and loops."""
     notes: tuple[str, ...] = ()
     """What a reader must know: what was left out, what this machine's report cannot show."""
 
@@ -112,12 +119,26 @@ class CompilerReport(Record):
 
     def as_text(self, most_characters: int = MOST_CHARACTERS) -> str:
         """Whole lines, never more than `most_characters` in all."""
-        lines = ["The candidate does not build:", self.failure] if self.failure else self._lines()
+        if self.failure:
+            lines = ["The candidate does not build:", self.failure]
+        elif self.kernels:
+            lines = self._kernel_lines()
+        else:
+            lines = self._lines()
         return _bounded("\n".join(lines).splitlines(), most_characters)
 
+    def _kernel_lines(self) -> list[str]:
+        lines = ["Kernels, and the most of a multiprocessor's warps that they can fill, by threads a block:"]
+        for kernel in self.kernels:
+            lines.append(f"  {kernel.headline()}")
+            if kernel.launched:
+                lines.append(f"    {kernel.launched}")
+            if kernel.instructions:
+                counts = ", ".join(f"{count} {kind}" for kind, count in kernel.instructions.items())
+                lines.append(f"    in its code: {counts}")
+        return [*lines, *(f"Note: {note}" for note in self.notes)]
+
     def _lines(self) -> list[str]:
-        if self.gpu_kernels:
-            return [*self._gpu_lines(), *(f"Note: {note}" for note in self.notes)]
         lines = ["Vectoriser, by line of the source:"]
         lines += [f"  {remark.line}: {remark.text} | {remark.source}" for remark in self.remarks]
         if not self.remarks:
@@ -133,14 +154,6 @@ class CompilerReport(Record):
             if loop.left_out:
                 lines.append(f"    ({loop.left_out} more instructions)")
         return [*lines, *(f"Note: {note}" for note in self.notes)]
-
-    def _gpu_lines(self) -> list[str]:
-        lines = ["Kernels as compiled, by architecture (counts are of the code, not of what runs):"]
-        for kernel in self.gpu_kernels:
-            lines.append(f"- {kernel.headline()}")
-            if kernel.grid:
-                lines.append(f"    {' x '.join(map(str, kernel.grid))} blocks at {kernel.workloads[0]}")
-        return lines
 
 
 class CompilerReporter(Protocol):

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Protocol
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.device import kind_of_device
 from candidates.task import KernelTask
 from candidates.verdict import Reason
 
@@ -30,6 +31,12 @@ class BuildRecipe:
     toolchain: str | None = None
     """Names the versions of all that the commands run: what is built of equal files by equal commands and toolchains
     is the same, and kept outside the sandbox. None: built every time."""
+
+
+def language_for(task: KernelTask) -> LanguageName:
+    """What agents write for a task where nobody says otherwise."""
+    is_for_gpu = bool(task.architectures) or kind_of_device(task.device_id) in ("cuda", "rocm")
+    return LanguageName.TRITON if is_for_gpu else LanguageName.CPP
 
 
 class KernelLanguage(Protocol):

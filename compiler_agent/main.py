@@ -13,6 +13,7 @@ from compiler_agent.commands import (
     builds,
     compiler_report,
     doctor,
+    gpu_check,
     hot_ops,
     judge,
     memory,
@@ -24,6 +25,7 @@ from compiler_agent.commands import (
     task,
     transcript,
     tune,
+    waiting,
     worker,
 )
 from compiler_agent.outcome import ExitCode, progress_console
@@ -46,6 +48,7 @@ app.add_typer(task.app, name="task")
 app.command("tune")(tune.tune)
 app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
+app.command("waiting")(waiting.waiting)
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
 app.add_typer(builds.app, name="builds")
@@ -53,6 +56,7 @@ models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
+app.command("gpu-check")(gpu_check.gpu_check)
 
 
 def main() -> None:

@@ -19,6 +19,8 @@ from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.language import KernelLanguage
 from candidates.languages.cpp import CppLanguage
+from candidates.languages.cuda import CudaLanguage
+from candidates.languages.triton import TritonLanguage
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
 from candidates.ledger.known_device import known_device_facts
@@ -41,10 +43,21 @@ from workflows.activities.ship import DeviceShipActivities, ShipActivities
 from workflows.activities.survey import SurveyActivities, TrafficActivities
 from workflows.activities.tune import TuneActivities
 
-_CPP = CppLanguage()
-LANGUAGES: Mapping[LanguageName, KernelLanguage] = {LanguageName.CPP: _CPP}
-REPORTERS: Mapping[LanguageName, CompilerReporter] = {LanguageName.CPP: _CPP}
+_CPP, _CUDA, _TRITON = CppLanguage(), CudaLanguage(), TritonLanguage()
+LANGUAGES: Mapping[LanguageName, KernelLanguage] = {
+    LanguageName.CPP: _CPP,
+    LanguageName.CUDA: _CUDA,
+    LanguageName.TRITON: _TRITON,
+}
+REPORTERS: Mapping[LanguageName, CompilerReporter] = {
+    LanguageName.CPP: _CPP,
+    LanguageName.CUDA: _CUDA,
+    LanguageName.TRITON: _TRITON,
+}
 """Languages whose compiler says what it made of a candidate."""
+
+ARTIFACTS = "artifacts"
+"""Of the cache folder: what builds left, where their compilers are known by version."""
 
 QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device")
 """As a worker is told; `device` is the queue of this machine's device."""
@@ -126,7 +139,7 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             ledger=ledger,
             blobs=BlobStore(settings.blobs),
             sandbox=sandbox,
-            builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1),
+            builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1, cache_folder=settings.cache / ARTIFACTS),
             judge=Judge(sandbox, core=measuring_core(), cache_folder=settings.cache),
             sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
             benchmark=benchmark,
@@ -162,9 +175,10 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     author = AuthorActivities(ledger, blobs, agents(settings, ledger, blobs))
                     services.append(QueueService(queue=name, activities=[author.propose], parallel=8))
                 case queues.BUILD:
-                    build = BuildActivities(
-                        ledger, blobs, Builder(BubblewrapSandbox(), LANGUAGES, slots=cores), parallel=cores
+                    builder = Builder(
+                        BubblewrapSandbox(), LANGUAGES, slots=cores, cache_folder=settings.cache / ARTIFACTS
                     )
+                    build = BuildActivities(ledger, blobs, builder, parallel=cores)
                     services.append(QueueService(queue=name, activities=[build.build_generation], parallel=2))
                 case queues.SHIP:
                     ship = ShipActivities(ledger, blobs, settings.home, device)

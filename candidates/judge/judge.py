@@ -16,14 +16,15 @@ from pathlib import Path
 import numpy as np
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.device import Gpu
 from candidates.inputs import Distribution
-from candidates.judge.artifact import find_forbidden
+from candidates.judge.artifact import SHIPPING_RULES, find_forbidden
 from candidates.judge.cpp_runner import CALL_LIMIT_S, open_cpp_runner
 from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.judge.endings import CANNOT_INTERPRET_STATUS, fault_of_ending, last_line
 from candidates.judge.instructions import find_forbidden_instructions
 from candidates.judge.outputs import Fault, rejected
-from candidates.judge.python_runner import Mode, open_python_runner
+from candidates.judge.python_runner import INTERPRETED, on_gpu, open_python_runner
 from candidates.judge.reduced_shapes import reduced_task
 from candidates.judge.trial import MARGIN_BYTES, ParameterSet, Trial, case_bytes, parameters_bytes, place_parameters
 from candidates.kernel_runner import KernelRunner, RunnerEnded
@@ -72,13 +73,15 @@ class _Ground:
 
 
 class Judge:
-    """`core` pins the kernel to one core; `cache_folder` keeps the compiled runner."""
+    """`core` pins the kernel to one core, `cache_folder` keeps the compiled runner; `gpu` is the one that the sandbox
+    shows, where it shows one."""
 
     def __init__(
         self,
         sandbox: Sandbox,
         *,
         core: int | None = None,
+        gpu: Gpu | None = None,
         call_limit_s: float = CALL_LIMIT_S,
         cache_folder: Path | None = None,
         defences: Defences = ALL_DEFENCES,
@@ -86,6 +89,7 @@ class Judge:
         self._sandbox = sandbox
         self._defences = defences
         self._core = core
+        self._gpu = gpu
         self._call_limit_s = call_limit_s
         self._cache_folder = cache_folder
 
@@ -99,9 +103,13 @@ class Judge:
         match candidate.language:
             case LanguageName.CPP:
                 ground = self._native(task, candidate, artifact)
+            case _ if self._gpu is not None and self._gpu.serves(task):
+                ground = self._on_gpu(task, candidate, artifact, self._gpu)
             case LanguageName.TRITON:
                 ground = self._interpreted(task, candidate, rng)
             case LanguageName.CUDA:
+                if forbidden := self._find_forbidden(candidate, artifact):
+                    return _forbidden(forbidden, seed)
                 return NeedsDevice(target=task.device_id, note="nothing emulates CUDA")
         batches = list(_plan(ground.task, rng, self._defences, ground.most_cases))
         has_two_sets = Defence.PARAMETER_SETS in self._defences and task.parameter_bytes() <= LARGE_PARAMETERS_BYTES
@@ -119,8 +127,7 @@ class Judge:
                     return _rejected_before_calls(ended, Reason.PREPARE_FAILED, seed)
                 verdict = self._try_all(ground, batches, arena, runner, parameters, rng, seed)
         if isinstance(verdict, Accepted) and (forbidden := self._find_forbidden(candidate, artifact)):
-            evidence = Evidence(message=f"the kernel may not be shipped: it {'; it '.join(forbidden)}")
-            return Rejected(reason=Reason.FORBIDDEN_SYMBOL, workload=None, evidence=evidence, seed=seed)
+            return _forbidden(forbidden, seed)
         return verdict
 
     def _native(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> _Ground:
@@ -147,6 +154,22 @@ class Judge:
             longest_s=math.inf,
         )
 
+    def _on_gpu(self, task: KernelTask, candidate: Candidate, artifact: bytes, gpu: Gpu) -> _Ground:
+        def open_runner(arena: Arena) -> KernelRunner:
+            mode = on_gpu(gpu.uuid)
+            return open_python_runner(
+                self._sandbox, task, candidate, artifact, arena, mode, call_limit_s=self._call_limit_s
+            )
+
+        return _Ground(
+            task=task,
+            evidence=EvidenceKind.NATIVE,
+            open_runner=open_runner,
+            most_cases=sys.maxsize,
+            most_s=math.inf,
+            longest_s=math.inf,
+        )
+
     def _interpreted(self, task: KernelTask, candidate: Candidate, rng: np.random.Generator) -> _Ground:
         reduced = reduced_task(task, rng)
 
@@ -155,8 +178,9 @@ class Judge:
                 self._sandbox,
                 reduced,
                 candidate,
+                b"",
                 arena,
-                Mode.INTERPRET,
+                INTERPRETED,
                 call_limit_s=INTERPRETED_LIMIT_S,
                 core=self._core,
             )
@@ -205,9 +229,10 @@ class Judge:
 
     def _find_forbidden(self, candidate: Candidate, artifact: bytes) -> list[str]:
         """In what would be shipped. The source of a Python kernel is held to its rules before it is built."""
-        if candidate.language is not LanguageName.CPP or Defence.SHIPPED_CODE not in self._defences:
+        if candidate.language not in SHIPPING_RULES or Defence.SHIPPED_CODE not in self._defences:
             return []
-        forbidden = find_forbidden(artifact, exported_names(candidate.entry, candidate.prepare))
+        exports = exported_names(candidate.entry, candidate.prepare)
+        forbidden = find_forbidden(artifact, exports, SHIPPING_RULES[candidate.language])
         return forbidden + find_forbidden_instructions(self._sandbox, artifact)
 
     def _try_batch(
@@ -289,6 +314,11 @@ def _make_arena(task: KernelTask, batches: Sequence[_Batch], parameter_sets: int
             sizes[segment] = max(sizes[segment], len(batch.distributions) * size)
     parameters = parameters_bytes(task, parameter_sets)
     return Arena(sizes[Segment.INPUTS] + parameters, sizes[Segment.OUTPUTS] + MARGIN_BYTES)
+
+
+def _forbidden(found: Sequence[str], seed: int) -> Rejected:
+    evidence = Evidence(message=f"the kernel may not be shipped: it {'; it '.join(found)}")
+    return Rejected(reason=Reason.FORBIDDEN_SYMBOL, workload=None, evidence=evidence, seed=seed)
 
 
 def _rejected_before_calls(ended: RunnerEnded, phase: Reason, seed: int) -> Rejected:

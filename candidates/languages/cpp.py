@@ -8,7 +8,8 @@ from pathlib import Path
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.compiler_report import CompilerReport
-from candidates.language import BuildRecipe, SourceRefused
+from candidates.language import BuildRecipe
+from candidates.languages.c_source import macros, require_harmless
 from candidates.languages.cpp_abi import (
     adapter_source,
     call_signature,
@@ -17,7 +18,7 @@ from candidates.languages.cpp_abi import (
     prepare_signatures,
 )
 from candidates.languages.cpp_report import REPORT, REPORT_FLAGS, SOURCE, read_report
-from candidates.languages.source_header import parse_text, read_text, refuse_odd_options
+from candidates.languages.source_header import parse_text, read_text
 from candidates.languages.task_words import allowed_scaled_error, describe_shapes, describe_tensor
 from candidates.task import InputRole, KernelTask
 
@@ -53,14 +54,8 @@ class CppLanguage:
         )
 
     def parse_source(self, text: str, name: str) -> Candidate:
-        """C++ text; its leading comment lines may say, each at most once and all optional:
-
-        // entry: kernel            the function to call (default `kernel`)
-        // prepare: pack            the function that repacks parameters (default none)
-        // launch: tile=8 rows=4    macros LAUNCH_tile and LAUNCH_rows for the compiler
-        // flags: -funroll-loops    flags added to the recipe
-        """
-        return parse_text(text, name, LanguageName.CPP, comment="//")
+        """C++ text, with the header of `source_header`."""
+        return parse_text(text, name, LanguageName.CPP)
 
     def parse(self, path: Path) -> Candidate:
         """A .cpp file with the text that `parse_source` reads."""
@@ -100,12 +95,8 @@ class CppLanguage:
 
 def _flags(candidate: Candidate) -> tuple[str, ...]:
     """All that the compiler is told, but what to compile into what. Raises SourceRefused."""
-    refuse_odd_options(candidate)
-    for flag in candidate.build_flags:
-        if not _HARMLESS_FLAGS.fullmatch(flag):
-            raise SourceRefused(f"build flag {flag!r} is not allowed; these are: {_HARMLESS_FLAGS.pattern}")
-    macros = (f"-DLAUNCH_{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
-    return (*FLAGS, *candidate.build_flags, *macros, *_LINK_FLAGS, "-include", "entries.h")
+    require_harmless(candidate, _HARMLESS_FLAGS)
+    return (*FLAGS, *candidate.build_flags, *macros(candidate), *_LINK_FLAGS, "-include", "entries.h")
 
 
 def _files(task: KernelTask, candidate: Candidate) -> dict[str, bytes]:
@@ -150,6 +141,5 @@ Rules
 - Built by: g++ {flags}
   Further flags go to a comment line `// flags: -funroll-loops`, the macro LAUNCH_tile to `// launch: tile=8`.
 
-Shapes, weighted by how often production calls them:
 {shapes}
 """

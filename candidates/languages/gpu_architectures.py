@@ -57,7 +57,7 @@ class Architecture:
             )
         if registers < 0 or shared_bytes < 0 or warps < 1:
             raise ValueError(f"no kernel has {registers} registers, {shared_bytes} shared bytes and {warps} warps")
-        return _bound_amd(_COMPUTE_UNITS[self.name], registers, shared_bytes, warps)
+        return _bound_amd(_COMPUTE_UNITS[self.name], registers, shared_bytes, warps, warps * self.threads_a_warp)
 
 
 def find_architecture(name: str) -> Architecture | None:
@@ -69,7 +69,7 @@ def find_architecture(name: str) -> Architecture | None:
     return None
 
 
-def _bound_amd(unit: ComputeUnit, registers: int, shared_bytes: int, warps: int) -> OccupancyBound:
+def _bound_amd(unit: ComputeUnit, registers: int, shared_bytes: int, warps: int, threads: int) -> OccupancyBound:
     at_once = unit.registers_allocated_at_once
     allocated = max(-(-registers // at_once) * at_once, at_once)
     # A block's waves are spread over the SIMDs.
@@ -82,6 +82,7 @@ def _bound_amd(unit: ComputeUnit, registers: int, shared_bytes: int, warps: int)
     known = {name: blocks for name, blocks in blocks_by.items() if blocks is not None}
     blocks = min(known.values())
     return OccupancyBound(
+        threads_a_block=threads,
         blocks=blocks,
         share_of_warps=min(blocks * warps / (unit.waves_a_simd * unit.simds), 1.0),
         limited_by=tuple(name for name, most in known.items() if most == blocks),

@@ -11,6 +11,10 @@ cudaOccMaxBlocksPerMultiprocessor.
 import re
 from dataclasses import dataclass
 
+from pydantic import Field
+
+from candidates.record import Record
+
 THREADS_A_WARP = 32
 MOST_THREADS_A_BLOCK = 1024
 MOST_REGISTERS_A_THREAD = 255
@@ -53,11 +57,11 @@ LIMITS = {
 }
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OccupancyBound:
-    blocks: int
+class OccupancyBound(Record):
+    threads_a_block: int = Field(ge=1)
+    blocks: int = Field(ge=0)
     """That a multiprocessor holds at once; 0: the kernel cannot be launched."""
-    share_of_warps: float
+    share_of_warps: float = Field(ge=0, le=1)
     """Of those that a multiprocessor can hold, 0 to 1."""
     limited_by: tuple[str, ...]
     """`registers`, `shared memory`, `warps`, `blocks`: what no block more would fit into."""
@@ -92,6 +96,7 @@ def bound_occupancy(
     known = {name: blocks for name, blocks in blocks_by.items() if blocks is not None}
     blocks = min(known.values())
     return OccupancyBound(
+        threads_a_block=threads_a_block,
         blocks=blocks,
         share_of_warps=blocks * warps_a_block / limits.warps,
         limited_by=tuple(name for name, most in known.items() if most == blocks),

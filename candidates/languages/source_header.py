@@ -21,11 +21,10 @@ _MOST_OPTIONS = 64
 """Flags and launch parameters of a candidate: a command line has its limits."""
 
 
-def parse_text(
-    text: str, name: str, language: LanguageName, *, comment: str, keys: tuple[str, ...] = KEYS
-) -> Candidate:
-    """A candidate from its text. Raises ValueError with `name` and line."""
+def parse_text(text: str, name: str, language: LanguageName, keys: tuple[str, ...] = KEYS) -> Candidate:
+    """A candidate from its text, whose header may have lines of `keys`. Raises ValueError with `name` and line."""
     header: dict[str, str] = {}
+    comment = language.comment_marker
     line_with_key = re.compile(rf"{re.escape(comment)}\s*({'|'.join(KEYS)}):\s*(.*?)\s*")
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.startswith(comment):

@@ -13,9 +13,9 @@ def describe_tensor(spec: TensorSpec) -> str:
 
 def describe_shapes(task: KernelTask) -> str:
     """The public ones; of hidden ones only whether there are any."""
-    lines = [f"- {workload.name}: {workload.calls_per_hour:.6g} calls per hour" for workload in task.public_workloads]
+    weights = [f"- {workload.name}: {workload.calls_per_hour:.6g} calls per hour" for workload in task.public_workloads]
     others = "Other shapes of the same kind are judged too." if task.hidden_workloads else "No others are judged."
-    return "\n".join([*lines, others])
+    return "\n".join(["Shapes, weighted by how often production calls them:", *weights, others])
 
 
 def allowed_scaled_error(task: KernelTask) -> str:

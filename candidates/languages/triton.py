@@ -56,7 +56,7 @@ class TritonLanguage:
         # prepare: pack                        the function that repacks parameters (default none)
         # launch: BLOCK=1024 num_warps=4       globals LAUNCH_BLOCK and LAUNCH_num_warps of the module
         """
-        return parse_text(text, name, LanguageName.TRITON, comment="#", keys=("entry", "prepare", "launch"))
+        return parse_text(text, name, LanguageName.TRITON, keys=("entry", "prepare", "launch"))
 
     def parse(self, path: Path) -> Candidate:
         """A .py file with the text that `parse_source` reads."""

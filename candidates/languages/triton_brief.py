@@ -108,12 +108,12 @@ Rules
 - tl.dot of float32 rounds its inputs to TF32 unless you say input_precision="ieee". A multiplication and an addition
   may be fused.
 - Values to be tuned go to a comment line `# launch: BLOCK=1024 num_warps=4` and are read as the globals LAUNCH_BLOCK
-  and LAUNCH_num_warps: they are the search space of a tuner. Give them to kernels as tl.constexpr arguments.
+  and LAUNCH_num_warps: they are the search space of a tuner. Give them to kernels as tl.constexpr arguments; other
+  globals that kernels read are made by NAME = tl.constexpr(value).
 - Every launch must compile for each of {architectures}, and its shared memory must fit there.
   Masks must guard every access out of a tensor: the axes come in other sizes too.
 - Without a GPU the file is judged by Triton's interpreter on the CPU, every element, and compiled for each of these
   architectures; it is timed on a GPU only.
 
-Shapes, weighted by how often production calls them:
 {shapes}
 """

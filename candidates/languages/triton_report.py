@@ -3,11 +3,12 @@
 The figures come out of the sandbox: advice for the author, nothing that a judgement rests on.
 """
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from pydantic import Field, ValidationError
 
-from candidates.compiler_report import CompilerReport, GpuKernel
+from candidates.compiler_report import CompilerReport, KernelResources
 from candidates.languages.gpu_architectures import find_architecture
 from candidates.languages.gpu_instructions import count_kinds
 from candidates.record import Record
@@ -54,33 +55,47 @@ def read_report(report: str) -> CompilerReport:
         read = _Report.model_validate_json(report)
     except ValidationError as error:
         return CompilerReport(notes=(f"the report cannot be read: {error.error_count()} of its fields are wrong",))
+    kernels = _merge(read.kernels)
     notes = list(read.notes)
-    if len(read.kernels) > _MOST_KERNELS:
-        notes.append(f"{len(read.kernels) - _MOST_KERNELS} more kernels")
+    if len(kernels) > _MOST_KERNELS:
+        notes.append(f"{len(kernels) - _MOST_KERNELS} more kernels")
     fusion = "with" if read.has_fp_fusion else "without"
     notes.append(f"compiled by Triton {read.triton} {fusion} fusion of multiplications and additions")
-    return CompilerReport(gpu_kernels=tuple(map(_describe, read.kernels[:_MOST_KERNELS])), notes=tuple(notes))
+    return CompilerReport(kernels=tuple(kernels[:_MOST_KERNELS]), notes=tuple(notes))
 
 
-def _describe(kernel: _Kernel) -> GpuKernel:
+def _merge(kernels: Sequence[_Kernel]) -> list[KernelResources]:
+    """One for all specialisations whose figures are the same."""
+    merged: dict[str, tuple[_Kernel, list[str]]] = {}
+    for kernel in kernels:
+        figures = kernel.model_copy(update={"workloads": (), "grid": ()}).model_dump_json()
+        merged.setdefault(figures, (kernel, []))[1].extend(kernel.workloads)
+    return [_describe(kernel, tuple(dict.fromkeys(workloads))) for kernel, workloads in merged.values()]
+
+
+def _describe(kernel: _Kernel, workloads: Sequence[str]) -> KernelResources:
     architecture = find_architecture(kernel.architecture)
     bound = architecture and architecture.bound_occupancy(
         registers=kernel.registers, shared_bytes=kernel.shared_bytes, warps=kernel.warps
     )
-    spills = f"{kernel.spilled_registers} registers" if kernel.spilled_registers else ""
-    if kernel.spill_store_bytes or kernel.spill_load_bytes:
-        spills = f"{kernel.spill_store_bytes} bytes stored, {kernel.spill_load_bytes} loaded"
-    return GpuKernel(
-        name=kernel.kernel,
+    return KernelResources(
+        kernel=kernel.kernel,
         line=kernel.line,
         architecture=kernel.architecture,
         registers=kernel.registers,
         shared_bytes=kernel.shared_bytes,
         stack_bytes=kernel.stack_bytes,
-        spills=spills,
-        warps=kernel.warps,
-        occupancy=str(bound) if bound else "",
+        spill_store_bytes=kernel.spill_store_bytes,
+        spill_load_bytes=kernel.spill_load_bytes,
+        spilled_registers=kernel.spilled_registers,
+        occupancy=(bound,) if bound else (),
+        launched=_describe_launch(kernel, workloads),
         instructions=count_kinds(kernel.instructions),
-        grid=kernel.grid,
-        workloads=kernel.workloads,
     )
+
+
+def _describe_launch(kernel: _Kernel, workloads: Sequence[str]) -> str:
+    blocks = " x ".join(map(str, kernel.grid))
+    first, *others = workloads or ("",)
+    also = f", also launched for {', '.join(others)}" if others else ""
+    return f"{blocks} blocks of {kernel.warps} warps at {first}{also}"

@@ -11,7 +11,7 @@ from candidates.candidate import Candidate, Proposal
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Measurement
 from candidates.task import KernelTask
-from candidates.verdict import Accepted, NeedsDevice, Rejected, Verdict
+from candidates.verdict import Accepted, NeedsDevice, Rejected, Verdict, is_native
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.machine import require_machine
@@ -42,7 +42,7 @@ def judge(
         built = bench.builder.build(found, parsed)
         verdict = built if isinstance(built, Rejected) else bench.judge.judge(found, parsed, built, seed)
         sanitized = None
-        if sanitize and isinstance(verdict, Accepted):
+        if sanitize and is_native(verdict):
             checked = bench.sanitizers.check(found, parsed, seed)
             if isinstance(checked, Rejected):
                 verdict = checked
@@ -65,14 +65,14 @@ def judge(
 def parse_candidate(path: Path) -> Candidate:
     """The candidate in a file, its language told by the ending."""
     for language in LANGUAGES.values():
-        if path.suffix == f".{language.name.value}":
+        if path.suffix == language.name.file_ending:
             try:
                 return language.parse(path)
             except FileNotFoundError as error:
                 raise UserFault(f"no candidate at {path}") from error
             except (ValueError, OSError) as error:
                 raise UserFault(str(error)) from error
-    endings = ", ".join(f".{name}" for name in LANGUAGES)
+    endings = ", ".join(name.file_ending for name in LANGUAGES)
     raise UserFault(f"{path}: no language has the ending {path.suffix!r}; known are {endings}")
 
 
@@ -94,7 +94,7 @@ def print_verdict(verdict: Verdict) -> None:
     match verdict:
         case Accepted():
             result_console.print(
-                f"[bold green]accepted[/]: {verdict.calls_checked} calls, worst error "
+                f"[bold green]accepted[/] ({verdict.evidence.value}): {verdict.calls_checked} calls, worst error "
                 f"{verdict.worst_error_in_bounds:.0%} of its bound (seed {verdict.seed})",
                 highlight=False,
             )
@@ -117,3 +117,4 @@ def print_verdict(verdict: Verdict) -> None:
                 result_console.print(printable(evidence.log_tail), highlight=False, markup=False)
         case NeedsDevice():
             result_console.print(f"needs a device: {verdict.target}", highlight=False)
+            result_console.print(printable(verdict.note), highlight=False, markup=False)

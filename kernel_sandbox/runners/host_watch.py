@@ -57,7 +57,7 @@ class Memory:
 class HostWatch(TorchDispatchMode):
     """Around one call: enter it, tell it of launches, read `calls` when it has been left."""
 
-    def __init__(self, tensors: Iterable[Any], *, sees_memory: bool) -> None:
+    def __init__(self, tensors: Iterable[Any], *, sees_memory: bool = False) -> None:
         super().__init__()
         self.calls: list[str] = []
         self._fills = 0
@@ -111,6 +111,12 @@ class HostWatch(TorchDispatchMode):
         if self._sees_memory and tensor.numel():
             whole = bytes_of(tensor)
             self._memory[_address(tensor)] = Memory(whole, whole.clone() if len(whole) <= MOST_KEPT_BYTES else None)
+
+
+def computes_as_before() -> bool:
+    """Whether numbers are rounded to nearest and denormal ones are kept."""
+    one, half_ulp, least = float("1"), float("1.1e-16"), float("5e-324")
+    return one + half_ulp == one == -(-one - half_ulp) and one + 1.9 * half_ulp > one and least * one > 0
 
 
 def tensors_in(values: Any) -> Iterator[torch.Tensor]:

@@ -1,18 +1,21 @@
-"""Calls a kernel with a Python host side on copies of tensors in shared memory; see candidates/judge/python_runner.py.
+"""Calls a Triton or CUDA kernel on copies of tensors in shared memory; see candidates/judge/python_runner.py.
 
     python_runner.py MODE INPUTS_FD INPUTS_BYTES OUTPUTS_FD OUTPUTS_BYTES
 
-MODE is `interpret` (Triton on the CPU). The kernel and what it is called with are in `call.json` and `kernel.py` beside
-this file. It speaks the protocol of cpp_runner.cpp, but answers a RUN when the calls are done and copies what they left
-into the arena afterwards, before it reads the next request.
+MODE is `interpret` (Triton on the CPU), `device`, or `device=UUID` for one of several GPUs. What is called, and how, is
+in `call.json` beside this file, the kernel in `kernel.py` or `kernel.so`. It speaks the protocol of cpp_runner.cpp, but
+answers a RUN when the calls are done, with what they took by the device's clock, and copies what they left into the
+arena afterwards, before it reads the next request. A RUN may have one word of payload: see Run.
 
 Runs inside the sandbox: the standard library, torch and Triton, no import of the project. Nothing that it says is
 believed but "the calls returned"; what it checks of the kernel (library calls, inputs) stands beside the rules that its
 source is held to outside.
 """
 
+import contextlib
 import ctypes
 import fcntl
+import functools
 import json
 import linecache
 import mmap
@@ -22,20 +25,33 @@ import struct
 import sys
 import traceback
 import types
+import zipfile
+from collections.abc import Iterator
 from dataclasses import dataclass
+from enum import IntFlag
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-GUARD_BYTES = 256
-"""As in kernel_sandbox/arena.py: what lies beside an output travels with it, so that a write there is seen."""
 
 MACHINERY_FAILED, LOAD_FAILED, CHANGED_FLOAT_STATE, LIBRARY_CALL, CHANGED_INPUTS = range(70, 75)
-KERNEL_RAISED, CANNOT_INTERPRET, RACE = 75, 76, 77
+KERNEL_RAISED, CANNOT_INTERPRET, RACE, NO_DEVICE = range(75, 79)
 HELLO, PREPARE, LAY_OUT, RUN = range(4)
 REQUEST, REPLY = struct.Struct("=QIIII"), struct.Struct("=QQ")
 OUTPUTS_BIT = 1 << 63
-INTERPRET = "interpret"
+
+
+class Run(IntFlag):
+    """How calls are made; none of these: for their results, and under watch."""
+
+    TIMED = 1
+    """Without the watch over library calls, which takes time."""
+    COLD = 2
+    """What a call reads is not in L2."""
+    GRAPH = 4
+    """By replaying a CUDA graph, which the first such call of each place captures."""
+    WITHOUT_CALLS = 8
+    """All but the calls: what everything around them takes."""
 
 
 def fail(status: int, what: str) -> None:
@@ -46,14 +62,15 @@ def fail(status: int, what: str) -> None:
 
 _exit, _write, _read = os._exit, os.write, os.read  # a kernel may replace the module's
 
-if __name__ == "__main__" and sys.argv[1] == INTERPRET:
+sys.path.insert(0, str(FOLDER))
+if __name__ == "__main__" and sys.argv[1] == "interpret":
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 
 import torch  # noqa: E402
-from torch.utils._python_dispatch import _disable_current_modes  # noqa: E402
-
-sys.path.insert(0, str(FOLDER))
-from host_watch import HostWatch  # noqa: E402
+from device_slots import CudaKernel, DeviceSlot  # noqa: E402
+from gpu_device import DeviceFault, DeviceMissing, exit_after, open_device  # noqa: E402
+from host_device import HostDevice  # noqa: E402
+from host_watch import HostWatch, computes_as_before  # noqa: E402
 
 
 @dataclass
@@ -84,33 +101,9 @@ class Tensor:
         return count * self.dtype.itemsize
 
 
-class Slot:
-    """Fresh memory of the kernel's own for one place of the arena, a guard at either end."""
+class PythonKernel:
+    """A module with a host function that launches Triton's kernels."""
 
-    def __init__(self, arena: torch.Tensor, offset: int, size: int, *, is_result: bool) -> None:
-        self.arena = arena
-        self.place = slice(offset, offset + size)
-        before, after = min(GUARD_BYTES, offset), min(GUARD_BYTES, len(arena) - offset - size)
-        self.whole = slice(offset - before, offset + size + after)
-        self.inside = slice(before, before + size)
-        self.is_result = is_result
-        self.memory = self.arena[self.whole].clone()
-        if not is_result:  # NaNs, so that what is read beyond an input shows
-            self.memory[:before] = 0xFF
-            self.memory[before + size :] = 0xFF
-
-    @property
-    def content(self) -> torch.Tensor:
-        return self.memory[self.inside]
-
-    def copy_back(self) -> None:
-        self.arena[self.whole] = self.memory
-
-    def has_changed(self) -> bool:
-        return not torch.equal(self.content, self.arena[self.place])
-
-
-class Kernel:
     def __init__(self, call: dict[str, Any]) -> None:
         path = FOLDER / "kernel.py"
         module = types.ModuleType("kernel")
@@ -122,82 +115,59 @@ class Kernel:
         for name in filter(None, (call["entry"], call["prepare"])):
             if not callable(module.__dict__.get(name)):
                 raise ValueError(f"the source defines no function {name}")
-        self.entry = module.__dict__[call["entry"]]
-        self.prepare = module.__dict__[call["prepare"]] if call["prepare"] else None
+        self.entry: Any = module.__dict__[call["entry"]]
+        self.repack: Any = module.__dict__[call["prepare"]] if call["prepare"] else None
 
-    def call(self, arguments: list[Any], watch: HostWatch) -> None:
-        self.watch = watch
-        try:
-            with watch:
-                self.entry(*arguments)
-        except Exception as error:
-            if not watch.calls:
-                raise_for_kernel(error)
-        watch.finish()
-        if watch.calls:
-            fail(LIBRARY_CALL, f"the kernel had torch compute: {', '.join(sorted(set(watch.calls))[:5])}")
-        if not computes_as_before():
-            fail(CHANGED_FLOAT_STATE, "the kernel left rounding or denormal numbers changed")
+    def prepare(self, device: Any, parameters: list[torch.Tensor]) -> Any:
+        result = self.repack(*parameters)
+        for part in result if type(result) is tuple else (result,):
+            if type(part) is not torch.Tensor:  # one of a class of its own could compute where it is read
+                raise TypeError(f"prepare gave {type(part).__name__}: a tensor or a tuple of tensors is wanted")
+        return result
 
-    def watch_launches(self) -> None:
-        from interpreter_races import RaceWatch
-        from triton.runtime import interpreter
-
-        executor = interpreter.GridExecutor
-        launch, races = executor.__call__, RaceWatch()
-
-        def watched(grid: Any, *args: Any, **kwargs: Any) -> Any:
-            self.watch.begin_launch([*args, *kwargs.values()])
-            races.begin()
-            try:
-                result = launch(grid, *args, **kwargs)
-            finally:
-                self.watch.end_launch()
-            if wrong := races.end():
-                fail(RACE, f"{grid.fn.__name__} depends on the order of its programs: {wrong}")
-            return result
-
-        executor.__call__ = watched
-        for name in ("_init_args_hst", "_restore_args_dev"):  # the interpreter itself has torch copy
-            setattr(executor, name, unwatched(getattr(executor, name)))
+    def call(self, device: Any, tensors: list[torch.Tensor], prepared: Any, sizes: list[int]) -> None:
+        self.entry(*tensors, *([] if self.repack is None else [prepared]), *sizes)
 
 
 class Runner:
-    def __init__(self, mode: str, call: dict[str, Any], inputs: torch.Tensor, outputs: torch.Tensor) -> None:
+    def __init__(
+        self, call: dict[str, Any], inputs: torch.Tensor, outputs: torch.Tensor, device: Any, kernel: Any
+    ) -> None:
+        """`device` as gpu_device.Device; `kernel` None: there is nothing to call."""
+        self.watch: HostWatch | None = None
+        self.device, self.kernel = device, kernel
         self.segments = inputs, outputs
         self.axis_names = call["axes"]
         self.tensors = [Tensor(**{**each, "dtype": getattr(torch, each["dtype"])}) for each in call["tensors"]]
         self.parameters = [tensor for tensor in self.tensors if tensor.role == "parameter"]
-        self.mode = mode
-        self.kernel = Kernel(call)
-        if mode == INTERPRET:
-            self.kernel.watch_launches()
         self.prepared: list[Any] = []
-        self.parameter_slots: dict[int, Slot] = {}
+        self.parameter_slots: dict[int, DeviceSlot] = {}
         self.axes: dict[str, int] = {}
-        self.calls: list[tuple[int, list[Slot]]] = []
+        self.calls: list[tuple[int, list[DeviceSlot]]] = []
+        self.graphs: dict[int, Any] = {}
 
     def lay_out(self, words: tuple[int, ...]) -> None:
-        axes_at = 3
         axis_count = words[2]
-        self.axes = dict(zip(self.axis_names, words[axes_at : axes_at + axis_count], strict=True))
-        count, per_call = words[axes_at + axis_count], words[axes_at + axis_count + 1]
-        at = axes_at + axis_count + 2
-        self.calls = []
+        at = 3 + axis_count
+        self.axes = dict(zip(self.axis_names, words[3:at], strict=True))
+        count, per_call = words[at], words[at + 1]
+        at += 2
+        self.calls, self.graphs = [], {}
+        self.device.poison_free_memory()
         for _ in range(count):
             places = words[at + 1 : at + 1 + per_call]
             slots = [self.slot(tensor, place) for tensor, place in zip(self.tensors, places, strict=True)]
             self.calls.append((words[at], slots))
             at += 1 + per_call
 
-    def slot(self, tensor: Tensor, place: int) -> Slot:
+    def slot(self, tensor: Tensor, place: int) -> DeviceSlot:
         if tensor.role == "parameter" and place in self.parameter_slots:
             return self.parameter_slots[place]
         arena, offset = self.segments[place >> 63], place & ~OUTPUTS_BIT
         size = tensor.size_bytes(self.axes)
         if offset + size > len(arena):
             fail(MACHINERY_FAILED, "a tensor lies outside the arena")
-        slot = Slot(arena, offset, size, is_result=tensor.role in ("state", "output"))
+        slot = DeviceSlot(self.device, arena, offset, size, is_result=tensor.role in ("state", "output"))
         if tensor.role == "parameter":
             self.parameter_slots[place] = slot
         return slot
@@ -209,27 +179,74 @@ class Runner:
             places = words[3 + index * count : 3 + (index + 1) * count]
             slots = [self.slot(tensor, place) for tensor, place in zip(self.parameters, places, strict=True)]
             views = [tensor.view(slot.content, {}) for tensor, slot in zip(self.parameters, slots, strict=True)]
-            try:
-                result = self.kernel.prepare(*views)  # type: ignore[misc]
-                parts = result if type(result) is tuple else (result,)
-                for part in parts:  # a tensor of a class of its own could compute where it is read
-                    if type(part) is not torch.Tensor:
-                        raise TypeError(f"prepare gave {type(part).__name__}: a tensor or a tuple of tensors is wanted")
-            except Exception as error:
-                raise_for_kernel(error)
+            with self.blaming_the_kernel(HostWatch(())):
+                result = self.kernel.prepare(self.device, views)
+                total += sum(tensor.nbytes for tensor in (result if isinstance(result, tuple) else (result,)))
             self.prepared.append(result)
-            total += sum(tensor.nbytes for tensor in parts)
         return total
 
-    def run(self, first: int, count: int) -> None:
-        for parameter_set, slots in self.calls[first : first + count]:
-            arguments: list[Any] = [
-                tensor.view(slot.content, self.axes) for tensor, slot in zip(self.tensors, slots, strict=True)
-            ]
-            if self.kernel.prepare is not None:
-                arguments.append(self.prepared[parameter_set])
-            watch = HostWatch(arguments, sees_memory=self.mode == INTERPRET)
-            self.kernel.call([*arguments, *self.axes.values()], watch)
+    def run(self, first: int, count: int, how: Run) -> int:
+        """What the calls took by the device's clock, in ns."""
+        moments = []
+        for index in range(first, first + count):
+            if how & Run.GRAPH and index not in self.graphs:
+                self.launch(index)  # compiles, which no graph can hold
+                self.graphs[index] = self.device.capture(functools.partial(self.launch, index))
+            self.device.settle_cache(is_cold=bool(how & Run.COLD))
+            began = self.device.mark()
+            if not how & Run.WITHOUT_CALLS:
+                if how & Run.GRAPH:
+                    self.graphs[index].replay()
+                else:
+                    self.launch(index, is_watched=not how & Run.TIMED)
+            moments.append((began, self.device.mark()))
+        self.device.synchronise()
+        return int(sum(ended.us_since(began) for began, ended in moments) * 1000)
+
+    def launch(self, index: int, *, is_watched: bool = False) -> None:
+        parameter_set, slots = self.calls[index]
+        tensors = [tensor.view(slot.content, self.axes) for tensor, slot in zip(self.tensors, slots, strict=True)]
+        prepared = self.prepared[parameter_set] if self.prepared else None
+        watch = HostWatch([*tensors, prepared], sees_memory=is_watched and isinstance(self.device, HostDevice))
+        self.watch = watch if is_watched else None
+        with self.blaming_the_kernel(watch), watch if is_watched else contextlib.nullcontext():
+            self.kernel.call(self.device, tensors, prepared, list(self.axes.values()))
+        if is_watched and not computes_as_before():
+            fail(CHANGED_FLOAT_STATE, "the kernel left rounding or denormal numbers changed")
+
+    def watch_launches(self) -> None:
+        """Of an interpreter."""
+        import interpreter_launches
+        from interpreter_races import RaceWatch
+
+        races = RaceWatch()
+
+        def begin(arguments: list[Any]) -> None:
+            if self.watch is not None:
+                self.watch.begin_launch(arguments)
+            races.begin()
+
+        def end(name: str) -> None:
+            if self.watch is not None:
+                self.watch.end_launch()
+            if wrong := races.end():
+                fail(RACE, f"{name} depends on the order of its programs: {wrong}")
+
+        interpreter_launches.watch(begin, end)
+
+    @contextlib.contextmanager
+    def blaming_the_kernel(self, watch: HostWatch) -> Iterator[None]:
+        error = None
+        try:
+            yield
+        except Exception as raised:
+            error = raised
+        watch.finish()
+        if watch.calls:
+            fail(LIBRARY_CALL, f"the kernel had torch compute: {', '.join(sorted(set(watch.calls))[:5])}")
+        if error is not None:
+            self.device.synchronise()  # a fault of the device shows here
+            raise_for_kernel(error)
 
     def copy_back(self, first: int, count: int) -> None:
         for _, slots in self.calls[first : first + count]:
@@ -262,20 +279,6 @@ def prepare_interpreter() -> None:
 
     for repairs in (interpreter_repairs, interpreter_reductions, interpreter_launches):
         repairs.repair()
-
-
-def unwatched(function: Any) -> Any:
-    def call(*args: Any, **kwargs: Any) -> Any:
-        with _disable_current_modes():
-            return function(*args, **kwargs)
-
-    return call
-
-
-def computes_as_before() -> bool:
-    """Whether numbers are rounded to nearest and denormal ones are kept."""
-    one, half_ulp, least = float("1"), float("1.1e-16"), float("5e-324")
-    return one + half_ulp == one == -(-one - half_ulp) and one + 1.9 * half_ulp > one and least * one > 0
 
 
 def receive(count: int) -> bytes:
@@ -314,14 +317,46 @@ def main() -> None:
     torch.set_num_threads(1)
     inputs = map_segment(int(segments[0]), int(segments[1]), mmap.PROT_READ)
     outputs = map_segment(int(segments[2]), int(segments[3]), mmap.PROT_READ | mmap.PROT_WRITE)
-    if mode == INTERPRET:
-        prepare_interpreter()
-    sys.modules["__main__"] = types.ModuleType("__main__")
+    call = json.loads((FOLDER / "call.json").read_text())
     try:
-        runner = Runner(mode, json.loads((FOLDER / "call.json").read_text()), inputs, outputs)
+        device = open_for(mode)
+        sys.modules["__main__"] = types.ModuleType("__main__")  # the kernel finds none of this there
+        runner = Runner(call, inputs, outputs, device, load(call, is_interpreted=mode == "interpret"))
+        if mode == "interpret":
+            runner.watch_launches()
+        serve(runner, replies)
+    except DeviceMissing as missing:
+        fail(NO_DEVICE, str(missing))
+    except DeviceFault as fault:
+        exit_after(fault)
+
+
+def open_for(mode: str) -> Any:
+    if mode == "interpret":
+        prepare_interpreter()
+        return HostDevice()
+    return open_device(mode.partition("=")[2] or None)
+
+
+def unpack_compiled() -> None:
+    """What the build compiled for this GPU, into the folder of Triton's own cache."""
+    with zipfile.ZipFile(FOLDER / "kernel.zip") as built:
+        built.extractall(FOLDER, [name for name in built.namelist() if name.startswith("cache/")])
+    (FOLDER / "cache").rename(FOLDER / "triton_cache")  # its files name each other by whole paths
+
+
+def load(call: dict[str, Any], *, is_interpreted: bool) -> Any:
+    try:
+        match call["language"]:
+            case "triton":
+                if not is_interpreted:
+                    unpack_compiled()
+                return PythonKernel(call)
+            case "cuda":
+                return CudaKernel(str(FOLDER / "kernel.so"), has_prepare=call["prepare"] is not None)
     except Exception as error:
         fail_with(LOAD_FAILED, error, "cannot load the kernel:")
-    serve(runner, replies)
+    return None
 
 
 def serve(runner: Runner, replies: int) -> None:
@@ -334,7 +369,7 @@ def serve(runner: Runner, replies: int) -> None:
         elif kind == LAY_OUT:
             runner.lay_out(words)
         elif kind == RUN:
-            runner.run(first, count)
+            value = runner.run(first, count, Run(words[0] if words else 0))
         _write(replies, REPLY.pack(nonce, value))
         if kind == RUN:
             runner.copy_back(first, count)

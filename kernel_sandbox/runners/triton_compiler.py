@@ -129,7 +129,7 @@ class Compilation:
                 failures.setdefault((refused.line or _line_of(function), refused.message), []).append(
                     architecture["name"]
                 )
-            except Exception as error:  # whatever Triton raises is about this launch
+            except Exception as error:
                 failures.setdefault(_place_of(error, function), []).append(architecture["name"])
             else:
                 self._keep(kernel, function, architecture["name"], figures, blocks)

@@ -215,8 +215,8 @@ ACCEPTED = {
     "comprehensions": in_kernel("sizes = [s for s in x.shape if s > 1]", "most = max(size * 2 for size in sizes)"),
     "local_containers": in_kernel("launches = []", "launches.append(rows)", "meta = {'a': 1}", "z = meta.get('a', 2)"),
     "parameters_named_as_builtins": in_module("")
-    .replace("(x, w, y", "(input, type, sum")
-    .replace("(x, y", "(input, sum"),
+    .replace("kernel(x, w, y", "kernel(input, type, sum")
+    .replace(")](x, y", ")](input, sum"),
     "helper_functions": in_module(
         "def blocks(n, size):\n    return triton.cdiv(n, size)\ndef twice(n):\n    return blocks(n, 2) * 2"
     ),
