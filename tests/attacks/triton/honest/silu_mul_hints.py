@@ -11,7 +11,7 @@ def _silu_mul(gate, up, y, elements, BLOCK: tl.constexpr):
     tl.assume(elements > 0)
     place = tl.multiple_of(tl.program_id(0) * BLOCK, BLOCK) + tl.max_contiguous(tl.arange(0, BLOCK), BLOCK)
     mask = place < elements
-    g = tl.load(gate + place, mask=mask, other=0.0, cache_modifier=".cg", eviction_policy="evict_first")
+    g = tl.load(gate + place, mask=mask, other=0.0, eviction_policy="evict_first")
     tl.debug_barrier()
     u = tl.load(up + place, mask=mask, other=0.0)
     tl.store(y + place, tl.fdiv(g * u, 1.0 + tl.exp(-g)), mask=mask)
