@@ -90,6 +90,8 @@ def _prepare_once() -> None:
         }
         if not seen or not seen <= prepared:
             original(function)
+            # Triton 3.6 asks numpy to make a number of an array with one dim, which it no longer does.
+            tl.core.tensor.__index__ = lambda tensor: int(tensor.handle.data.item())
             prepared.update(seen)
         return Kept()
 

@@ -12,7 +12,7 @@ def _reciprocal(x, y):
     v = tl.load(x + place)
     rounded = tl.abs(v) + 12582912.0 - 12582912.0
     rounded = tl.where(tl.abs(v) < 4194304.0, rounded, tl.abs(v))
-    tl.store(y + place, tl.clamp(1.0 / tl.where(v < 0, -rounded, tl.where(v > 0, rounded, v)), -1e30, 1e30))
+    tl.store(y + place, tl.clamp(1.0 / tl.where(v < 0, rounded * -1.0, tl.where(v > 0, rounded, v)), -1e30, 1e30))
 
 
 def kernel(x, y, rows):
