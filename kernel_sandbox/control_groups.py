@@ -46,13 +46,15 @@ class GroupAccount:
         self._cpu_before_s = self.cpu_time_s()
         self._kills_before, self._ooms_before, _ = self._count()
 
+    def anew(self) -> "GroupAccount":
+        """From now on."""
+        return GroupAccount(is_v2=self._is_v2, memory=self._memory, cpu=self._cpu, limit_bytes=self._limit_bytes)
+
     def memory(self) -> MemoryAccount:
         kills, ooms, peak_bytes = self._count()
-        if self._is_v2:
-            met_its_limit = ooms > self._ooms_before
-        else:
-            # Not memory.failcnt: newer kernels leave it at 0.
-            met_its_limit = peak_bytes > self._limit_bytes - _LAST_CHARGE_BYTES
+        # Not memory.failcnt: newer kernels leave it at 0.
+        met_v1_limit = peak_bytes > self._limit_bytes - _LAST_CHARGE_BYTES
+        met_its_limit = ooms > self._ooms_before if self._is_v2 else met_v1_limit
         return MemoryAccount(was_killed=kills > self._kills_before, met_its_limit=met_its_limit, peak_bytes=peak_bytes)
 
     def cpu_time_s(self) -> float:
@@ -198,6 +200,14 @@ def account_of(pid: int, limit_bytes: int) -> GroupAccount | None:
 def most_memory(wanted_bytes: int, available_bytes: int) -> int:
     """What a group may have, so that its limit is met before the machine's own end."""
     return min(wanted_bytes, int(available_bytes * _MOST_OF_MEMORY))
+
+
+def available_bytes() -> int:
+    """What programs can still take without swapping (proc_meminfo)."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return machine_bytes()
 
 
 def machine_bytes() -> int:
