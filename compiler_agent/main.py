@@ -21,6 +21,7 @@ from compiler_agent.commands import (
     rank,
     replay,
     run,
+    sandbox,
     task,
     transcript,
     tune,
@@ -51,6 +52,7 @@ app.add_typer(memory.app, name="memory")
 app.add_typer(builds.app, name="builds")
 models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
+app.add_typer(sandbox.app, name="sandbox")
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
 

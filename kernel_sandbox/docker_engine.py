@@ -4,6 +4,8 @@ Engines elsewhere are refused: descriptors and shared memory do not reach them.
 """
 
 import contextlib
+import hashlib
+import json
 import os
 import socket
 from collections.abc import Iterator, Mapping
@@ -197,25 +199,36 @@ def require_socket(address: str) -> None:
 
 
 def _context_host(environment: Mapping[str, str]) -> str | None:
-    """None: the default context, or none."""
-    docker = _sdk()
+    """Of the context in use, as Docker's command line keeps them; None: the default one.
+
+    The SDK, without a settings file, would look for contexts in the folder where we happen to be.
+    """
+    folder = Path(environment.get("DOCKER_CONFIG") or Path.home() / ".docker")
+    name = environment.get("DOCKER_CONTEXT") or _read_json(folder / "config.json").get("currentContext")
+    if name in (None, "", "default"):
+        return None
+    digest = hashlib.sha256(str(name).encode()).hexdigest()
     try:
-        name = environment.get("DOCKER_CONTEXT") or docker.context.config.get_current_context_name()
-        if name == "default":
-            return None
-        context = docker.context.ContextAPI.get_context(name)
-    except (docker.errors.DockerException, OSError, ValueError) as error:
-        raise SandboxUnavailable(f"Docker's context cannot be read ({error}): docker context use default") from error
-    if context is None:
-        raise SandboxUnavailable(f"there is no Docker context {name}: docker context ls, docker context use NAME")
-    return str(context.Host)
+        return str(_read_json(folder / "contexts" / "meta" / digest / "meta.json")["Endpoints"]["docker"]["Host"])
+    except KeyError as error:
+        raise SandboxUnavailable(
+            f"there is no Docker context {name}: docker context ls, docker context use default"
+        ) from error
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise SandboxUnavailable(f"Docker's settings cannot be read ({path}: {error}): mend or remove it") from error
+    return content
 
 
 def _sdk() -> Any:
     try:
         import docker
-        import docker.context
-        import docker.context.config
     except ImportError as error:
         raise SandboxUnavailable(
             "the docker sandbox needs Docker's SDK for Python: pip install 'compiler-agent[docker]'"

@@ -68,7 +68,7 @@ class DockerSandbox:
         engine, facts = self._engine()
         kind = "rootless, " if facts.is_rootless else ""
         return (
-            f"Docker {facts.version} ({kind}{engine.address}) limits memory, processes and CPU time of the whole tree; "
+            f"engine {facts.version} ({kind}{engine.address}) limits memory, processes and CPU time of the whole tree; "
             f"image {self._image_id[:19]}"
         )
 
@@ -88,7 +88,7 @@ class DockerSandbox:
             if self._ready is None:
                 engine = self._connect()
                 facts = engine.facts()
-                _require_protection(facts)
+                require_protection(facts)
                 _require_image(engine, self._image_id)
                 if self._gpus:
                     require_safe_toolkit()
@@ -219,7 +219,7 @@ def require_safe_toolkit(program: str = "nvidia-ctk") -> None:
         )
 
 
-def _require_protection(facts: EngineFacts) -> None:
+def require_protection(facts: EngineFacts) -> None:
     if not facts.filters_system_calls:
         raise SandboxUnavailable(
             "this Docker engine filters no system calls: start it without seccomp-profile=unconfined, on a kernel with "

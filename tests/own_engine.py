@@ -2,10 +2,9 @@
 
 import os
 import shutil
-import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,12 +50,14 @@ def own_engine(folder: Path) -> Iterator[OwnEngine]:
         options = {
             "--host": f"unix://{folder}/docker.sock",
             **{f"--{name}": str(folder / driver / name) for name in ("data-root", "exec-root", "pidfile")},
-            **{"--iptables": "false", "--bridge": "none", "--storage-driver": driver},
+            "--iptables": "false",
+            "--bridge": "none",
+            "--storage-driver": driver,
         }
         log = folder / f"{driver}.log"
         daemon = start_child(["dockerd", *(f"{name}={value}" for name, value in options.items())], log, os.environ)
         try:
-            engine = _await(options["--host"], lambda: daemon.poll() is None)
+            engine = _await(options["--host"], daemon)
             if engine is None:
                 failures.append(f"{driver}: {log.read_text()[-300:]}")
                 continue
@@ -68,9 +69,9 @@ def own_engine(folder: Path) -> Iterator[OwnEngine]:
     raise NoEngine(f"{NONE_HERE}: {' '.join(failures)}")
 
 
-def _await(address: str, is_running: Callable[[], bool]) -> Engine | None:
+def _await(address: str, daemon: "subprocess.Popen[bytes]") -> Engine | None:
     deadline_s = time.monotonic() + START_LIMIT_S
-    while is_running() and time.monotonic() < deadline_s:
+    while daemon.poll() is None and time.monotonic() < deadline_s:
         try:
             engine = Engine(address)
             engine.facts()
@@ -101,8 +102,3 @@ def shims_of(folder: Path) -> list[int]:
             if b"containerd-shim" in command and os.fsencode(folder) in command:
                 found.append(int(entry.name))
     return found
-
-
-def end_shims(folder: Path) -> None:
-    for pid in shims_of(folder):
-        os.kill(pid, signal.SIGKILL)

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from compiler_agent.settings import SandboxName
 from traces.replay.settings import EngineName
 
 ModelOption = Annotated[str, typer.Option(help="A local Hugging Face folder, or the embedded default.")]
@@ -13,6 +14,11 @@ WorkloadClassOption = Annotated[str | None, typer.Option(help="What to call this
 TraceFormatOption = Annotated[str | None, typer.Option("--format", help="Of the trace, where content does not tell.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+SandboxOption = Annotated[
+    SandboxName | None,
+    typer.Option(help="What holds untrusted kernels; else COMPILER_AGENT_SANDBOX says, else it is bubblewrap."),
+]
 
 AgentOption = Annotated[
     list[str] | None,

@@ -14,13 +14,13 @@ OVER = (Ending.EXITED, 0)
 
 _REFUSALS = {
     "network": "tcp metadata udp ipv6 dns unix docker hypervisor packets raw_socket",
-    "other processes": "trace_child trace_parent read_parent read_init signal_launcher hurry real_time change_core"
+    "other processes": "trace_child trace_parent read_parent signal_launcher hurry real_time change_core"
     " no_oom more_processes more_memory own_cpu_limit launchers_descriptors",
     "privileges": "become_root capabilities user_namespace user_namespace_by_clone network_namespace join_namespace"
     " mount remount unmount new_mount_api change_root device_node",
     "kernel": "keyring add_key bpf perf io_uring userfaultfd kernel_log clock host_name reboot sysrq sysctl"
     " core_offline kernel_memory",
-    "files": "write_system write_root write_devices write_preload write_cgroup write_read_only climb_out",
+    "files": "write_system write_root write_devices write_preload write_cgroup climb_out",
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from abuse_cases import ABUSES, LIMITS, SIGXFSZ, Abuse
+from abuse_cases import ABUSES, LIMITS, Abuse
 from sandbox_surroundings import HostServices, descendants, end_of, put_all, traces_of_sandboxes, wait_for
 
 from kernel_sandbox.sandbox import Ending, Limits, Sandbox, SandboxError, SandboxSession

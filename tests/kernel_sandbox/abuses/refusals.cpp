@@ -207,7 +207,8 @@ static const std::map<std::string, Act> ACTS = {
     {"write_root", [](const char*) { return opens("/planted", O_CREAT | O_WRONLY); }},
     {"write_devices", [](const char*) { return opens("/dev/planted", O_CREAT | O_WRONLY); }},
     {"write_preload", [](const char*) { return opens("/etc/ld.so.preload", O_CREAT | O_WRONLY); }},
-    {"write_read_only", [](const char*) { return opens("/run/supervisor/planted", O_CREAT | O_WRONLY); }},
+    {"write_socket_folder", [](const char*) { return opens("/run/supervisor/planted", O_CREAT | O_WRONLY); }},
+    {"reach_host", [](const char*) { return connect_unix("/run/supervisor/socket"); }},
     {"write_cgroup", [](const char*) { return opens("/sys/fs/cgroup/cgroup.procs", O_WRONLY); }},
     {"climb_out", [](const char*) { return opens("/scratch/../../../../../etc/shadow", O_RDONLY); }},
     {"launchers_descriptors", [](const char* pid) {
