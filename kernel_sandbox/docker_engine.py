@@ -102,7 +102,7 @@ class Engine:
     def wait(self, container_id: str) -> int:
         """Exit status of its first process, when it has ended."""
         with self._told("wait for a container"):
-            return int(self._client.wait(container_id)["StatusCode"])
+            return int(self._client.wait(container_id, timeout=_PATIENCE_S)["StatusCode"])
 
     def remove(self, container_id: str) -> None:
         """Also while it runs; idempotent."""

@@ -10,7 +10,8 @@ import docker
 import pytest
 import sandbox_surroundings
 from abuse_cases import LIMITS
-from own_engine import OwnEngine, shims_of
+from docker_traces import traces_of_containers
+from own_engine import OwnEngine
 from sandbox_contract import SandboxContract
 from sandbox_surroundings import traces_of_sandboxes
 
@@ -34,17 +35,6 @@ def engine(docker_engine: OwnEngine) -> Iterator[OwnEngine]:
     sandbox_surroundings.SERVICES.add(docker_engine.pid)
     yield docker_engine
     sandbox_surroundings.SERVICES.discard(docker_engine.pid)
-
-
-def traces_of_containers(engine: OwnEngine) -> dict[str, object]:
-    client = docker.APIClient(base_url=engine.engine.address)
-    volumes = client.volumes()["Volumes"] or []
-    client.close()
-    return {
-        "containers": sorted(engine.engine.containers_with(OWNER_LABEL)),
-        "volumes": sorted(volume["Name"] for volume in volumes),
-        "shims": shims_of(engine.folder),
-    }
 
 
 class TestDocker(SandboxContract):
