@@ -82,7 +82,7 @@ def _needed() -> Iterator[str]:
 
 def _own_python() -> list[str]:
     """The interpreter and its extension modules, of which the libraries are wanted."""
-    extensions = Path(sysconfig.get_path("platstdlib"), "lib-dynload")
+    extensions = Path(sysconfig.get_config_var("DESTSHARED") or os.devnull)
     return [os.path.realpath(sys.executable), *map(str, extensions.glob("*.so"))]
 
 
@@ -118,7 +118,7 @@ def _below(folder: str) -> Iterator[str]:
 
 
 def _with_link_targets(paths: Iterable[str]) -> Iterator[str]:
-    """Each once, under the name that it really has, followed by what it links to."""
+    """Each once, under the name that it really has, after the folders above it and followed by what it links to."""
     seen: set[str] = set()
     for path in paths:
         while True:
@@ -126,6 +126,10 @@ def _with_link_targets(paths: Iterable[str]) -> Iterator[str]:
             if path in seen or not os.path.lexists(path):
                 break
             seen.add(path)
+            # What is not said of a folder, an engine makes up.
+            above = [str(folder) for folder in reversed(Path(path).parents) if str(folder) not in {"/", *seen}]
+            seen.update(above)
+            yield from above
             yield path
             if not os.path.islink(path):
                 break

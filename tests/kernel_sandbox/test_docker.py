@@ -99,6 +99,13 @@ class TestDocker(SandboxContract):
         assert described["Config"]["User"] == "65534:65534"
         assert [mount["RW"] for mount in described["Mounts"]] == [False]
 
+    def test_this_environments_python_runs_inside(self, sandbox: DockerSandbox) -> None:
+        shown = {Path(prefix).absolute(): prefix for prefix in (sys.base_prefix, sys.prefix)}
+        limits = Limits(wall_s=60.0, limits_address_space=False)
+        with sandbox.open(limits, shown) as session:
+            finished = session.run([sys.executable, "-I", "-c", "import bz2, ctypes, lzma, sqlite3, ssl, zlib, torch"])
+        assert finished.exit_code == 0, finished.log
+
     def test_what_a_killed_process_left_is_removed(self, engine: OwnEngine, sandbox: DockerSandbox) -> None:
         program = LEAVE_A_CONTAINER.format(image=engine.image_id, address=engine.engine.address)
         killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
