@@ -1,6 +1,6 @@
 """KernelAgent: whoever writes candidates, seen from the loop that judges them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, Protocol
 
 from pydantic import Field
@@ -9,7 +9,7 @@ from candidates.candidate import Proposal
 from candidates.measurement import Measurement
 from candidates.record import Record
 from candidates.task import KernelTask
-from candidates.verdict import Accepted, Verdict
+from candidates.verdict import Accepted, Verdict, waits_for_device
 
 
 class Attempt(Record):
@@ -52,9 +52,17 @@ class Stop(Record):
 
     kind: Literal["stop"] = "stop"
     reason: Literal[
-        "no_program", "floor_reached", "no_progress", "space_exhausted", "budget", "no_kernel", "model_unavailable"
+        "no_program",
+        "floor_reached",
+        "no_progress",
+        "space_exhausted",
+        "budget",
+        "no_kernel",
+        "model_unavailable",
+        "needs_device",
     ]
-    """`no_kernel`: the models' replies hold none, however often they are asked."""
+    """`no_kernel`: the models' replies hold none, however often they are asked. `needs_device`: kernels wait for one,
+    and nothing measured here would guide another."""
     message: str
 
 
@@ -66,6 +74,14 @@ def fastest_first(attempts: Iterable[Attempt]) -> list[Attempt]:
     """Those that were measured; of equal ones the earlier first."""
     measured = [attempt for attempt in attempts if attempt.speedup is not None]
     return sorted(measured, key=lambda attempt: -(attempt.speedup or 0.0))
+
+
+def stop_for_device(attempts: Sequence[Attempt]) -> Stop | None:
+    """Where kernels wait for a device and none could be measured: more of them would be guesses."""
+    waiting = [attempt for attempt in attempts if waits_for_device(attempt.verdict)]
+    if not waiting or any(attempt.speedup is not None for attempt in attempts):
+        return None
+    return Stop(reason="needs_device", message=f"{len(waiting)} of {len(attempts)} kernels wait for a device to run on")
 
 
 class KernelAgent(Protocol):

@@ -27,6 +27,11 @@ class BuildRecipe:
     is the same, and kept outside the sandbox. None: built every time."""
 
 
+def language_for(task: KernelTask) -> LanguageName:
+    """What agents write for a task where nobody says otherwise."""
+    return LanguageName.TRITON if task.architectures else LanguageName.CPP
+
+
 class KernelLanguage(Protocol):
     name: LanguageName
 

@@ -8,7 +8,7 @@ from pydantic import Field
 from candidates.measurement import Decision, Interval, Measurement
 from candidates.record import Record
 from candidates.task import SiteLevel
-from candidates.verdict import Accepted, EvidenceKind, Verdict
+from candidates.verdict import Verdict, is_native
 
 
 class Gate(Record):
@@ -69,10 +69,14 @@ class EndToEnd(Record):
 
 def decide_promotion(task_id: str, candidate_id: str, verdict: Verdict, measurement: Measurement) -> PromotionDecision:
     """The gates of one kernel; the build as a whole must still win end to end (`decide_build`)."""
-    is_native = isinstance(verdict, Accepted) and verdict.evidence is EvidenceKind.NATIVE
     slowest = min((m.speedup_over_best for m in measurement.workloads), default=0.0)
     gates = (
-        Gate(name="judged correct on the device", figure=verdict.outcome, bound="accepted, native", passed=is_native),
+        Gate(
+            name="judged correct on the device",
+            figure=verdict.outcome,
+            bound="accepted, native",
+            passed=is_native(verdict),
+        ),
         Gate(
             name="confirmed win over the best baseline",
             figure=measurement.traffic_weighted_speedup,

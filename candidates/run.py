@@ -11,7 +11,7 @@ from candidates.promotion import EndToEnd, Gate
 from candidates.record import Record, digest_of
 from candidates.serving_build.manifest import InstallationSite
 from candidates.spending import BudgetStop, ModelBudget
-from candidates.task import SiteLevel
+from candidates.task import Architecture, SiteLevel
 from traces.replay.report import ReplayReport
 from traces.replay.settings import EngineName
 from traces.replay.step import EngineStep
@@ -49,6 +49,8 @@ class RunRequest(Request):
     end_to_end_s: float = Field(gt=0, default=75.0)
     compile_s: float = Field(ge=0, default=85.0)
     """How long torch.compile of the whole model may take before its figure is left out."""
+    architectures: tuple[Architecture, ...] = ()
+    """GPUs that kernels are written for; empty: for this machine."""
     approve_automatically: bool = False
     """The user's setting that lets a build which passed every gate go live without a person's command."""
 

@@ -13,7 +13,7 @@ from candidates.phases import split_phases
 from candidates.run import Ranking, ReplayRecord
 from candidates.serving_build.manifest import site_of
 from candidates.site_timing import SiteTimes, choose_threads, measure_sites
-from candidates.task import KernelTask
+from candidates.task import Architecture, KernelTask
 from traces.capture import capture_calls, find_model_sites
 from traces.model_calls import CallRate, ModelCall, model_calls
 from traces.served_model import ServedModel
@@ -25,12 +25,16 @@ def survey_hot_ops(
     replay: ReplayRecord,
     *,
     device_id: str,
+    architectures: tuple[Architecture, ...],
     keep: int,
     ceilings_of: Callable[[int], DeviceCeilings],
     put_task: Callable[[KernelTask], None],
     tell: Callable[[str], None],
 ) -> Ranking:
-    """`keep` public workloads a task; `ceilings_of` by number of threads; every task goes to `put_task`."""
+    """`keep` public workloads a task; `ceilings_of` by number of threads; every task goes to `put_task`.
+
+    With `architectures` tasks are for those GPUs, ranked all the same by what this device takes.
+    """
     fake = served.fake_module()
     sites = find_model_sites(fake)
     captured = capture_calls(fake, sites, replay.steps, replay.span_s)
@@ -44,7 +48,10 @@ def survey_hot_ops(
         measured = measure_sites(module, captured, passes, threads=threads.threads)
     parts, times = split_phases(captured, measured)
     tell(f"extracting tasks from {len(parts)} sites")
-    extracted = _extract(module, parts, times, device_id, threads.threads, keep)
+    extracted = {
+        op: found.aimed_at(architectures) if isinstance(found, KernelTask) and architectures else found
+        for op, found in _extract(module, parts, times, device_id, threads.threads, keep).items()
+    }
     for task in extracted.values():
         if isinstance(task, KernelTask):
             put_task(task)
@@ -73,7 +80,12 @@ def _heaviest_decode(passes: dict[ModelCall, CallRate]) -> ModelCall:
 
 
 def _extract(
-    module: nn.Module, parts: Sequence[CapturedSite], times: SiteTimes, device_id: str, threads: int, keep: int
+    module: nn.Module,
+    parts: Sequence[CapturedSite],
+    times: SiteTimes,
+    device_id: str,
+    threads: int,
+    keep: int,
 ) -> dict[str, KernelTask | Obstacle]:
     return {
         part.site.op: extract_task(

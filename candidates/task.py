@@ -15,6 +15,10 @@ Identifier = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
 """Names of tensors and axes stand in sources and prompts as they are."""
 
 
+Architecture = Annotated[str, Field(pattern=r"^(sm_\d{2,3}|gfx[0-9a-f]{3,4})$")]
+"""Of a GPU, as its vendor names it."""
+
+
 class InputRole(StrEnum):
     PARAMETER = "parameter"
     """Fixed for a session: `prepare` sees it and may repack it."""
@@ -135,7 +139,8 @@ class ErrorBound(Record):
 
     |got - exact| <= factor * scaled_error * scale + ulp(exact), where `scale` is the largest |exact| in the element's
     row (last dim) and `scaled_error` the worst |torch - exact| / scale of the PyTorch op itself in the working type
-    over the task's workloads and input distributions: a property of the op, never of the judged element.
+    over the task's workloads and input distributions: a property of the op, never of the judged element. Rows that may
+    have cancelled are allowed more, by `candidates.error_bound.allowed_error`.
     """
 
     scaled_error: float = Field(ge=0)
@@ -171,7 +176,7 @@ class KernelTask(Record):
     device_id: str
     threads: int = Field(ge=1, default=1)
     """Threads that serving runs this op with."""
-    architectures: tuple[Annotated[str, Field(pattern=r"^(sm_\d{2,3}|gfx[0-9a-f]{3,4})$")], ...] = ()
+    architectures: tuple[Architecture, ...] = ()
     """GPU architectures that a kernel in a GPU language must compile for; empty: those that the language names."""
 
     @model_serializer(mode="wrap")
@@ -210,6 +215,10 @@ class KernelTask(Record):
     def public_calls_per_hour(self) -> dict[str, float]:
         """By name of the public workload."""
         return {workload.name: workload.calls_per_hour for workload in self.public_workloads}
+
+    def aimed_at(self, architectures: tuple[Architecture, ...]) -> "KernelTask":
+        """The same op for GPUs that need not be here: their names stand for the device."""
+        return self.model_copy(update={"architectures": architectures, "device_id": "+".join(architectures)})
 
     def inputs_of(self, role: InputRole) -> tuple[InputSpec, ...]:
         return tuple(spec for spec in self.inputs if spec.role is role)

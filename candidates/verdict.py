@@ -1,7 +1,7 @@
 """Verdict: what the judge says of a candidate, as a sum type read with `match`."""
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeGuard
 
 from pydantic import Field
 
@@ -89,6 +89,19 @@ class Rejected(Record):
 class NeedsDevice(Record):
     outcome: Literal["needs_device"] = "needs_device"
     target: str
+    """Id of the device that can tell."""
+    note: str = ""
+    """Why what is here cannot."""
+
+
+def waits_for_device(verdict: "Verdict") -> bool:
+    """Whether nothing speaks against the kernel but that it has not run on a device of the task's kind."""
+    return not isinstance(verdict, Rejected) and not is_native(verdict)
+
+
+def is_native(verdict: "Verdict") -> TypeGuard[Accepted]:
+    """Whether the kernel ran on the task's device: only such a kernel can be timed, and shipped."""
+    return isinstance(verdict, Accepted) and verdict.evidence is EvidenceKind.NATIVE
 
 
 Verdict = Annotated[Accepted | Rejected | NeedsDevice, Field(discriminator="outcome")]

@@ -25,6 +25,7 @@ from compiler_agent.commands import (
     task,
     transcript,
     tune,
+    waiting,
     worker,
 )
 from compiler_agent.outcome import ExitCode, progress_console
@@ -47,6 +48,7 @@ app.add_typer(task.app, name="task")
 app.command("tune")(tune.tune)
 app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
+app.command("waiting")(waiting.waiting)
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
 app.add_typer(builds.app, name="builds")

@@ -136,6 +136,9 @@ class BaselineRunner:
     def run(self, first: int, count: int) -> int:
         return self._process.run(self._session, first, count)
 
+    def collect(self) -> None:
+        """PyTorch has written into the arena itself."""
+
     def freeze(self) -> None:
         """Nothing to do: a trusted process that is not asked to run waits in a read."""
 

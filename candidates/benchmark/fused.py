@@ -54,7 +54,7 @@ def find_fused(task: KernelTask) -> str | None:
         source = f"def reference({', '.join(spec.name for spec in task.inputs)}):\n    return {call}\n"
         fused = task.model_copy(update={"reference": source})
         try:
-            results = [compare_results(task, exact, run_reference(fused, inputs)) for inputs, exact in cases]
+            results = [compare_results(task, inputs, exact, run_reference(fused, inputs)) for inputs, exact in cases]
         except (RuntimeError, TypeError, ValueError, IndexError):  # these tensors do not go into this op
             continue
         if all(isinstance(result, float) for result in results):

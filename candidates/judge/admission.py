@@ -34,14 +34,14 @@ def find_weaknesses(task: KernelTask) -> list[str]:
             constant -= {name for name in constant if not torch.equal(right[name], first[name])}
             case = f"{workload.name}, {distribution.value} inputs"
             for name, results in {"PyTorch": right, "float64, rounded": _rounded(task, exact)}.items():
-                if isinstance(found := compare_results(task, exact, results), Fault):
+                if isinstance(found := compare_results(task, inputs, exact, results), Fault):
                     weaknesses.append(f"a right result fails ({name}; {case}): {found.message}")
             for name, make in _mutants(task, inputs, right):
                 if caught.get(name):
                     continue
                 results = make()
                 if any(not torch.equal(results[key], right[key]) for key in right):
-                    caught[name] = isinstance(compare_results(task, exact, results), Fault)
+                    caught[name] = isinstance(compare_results(task, inputs, exact, results), Fault)
     weaknesses += [f"{name} does not depend on the inputs" for name in sorted(constant)]
     return weaknesses + [f"a wrong result passes: {name}" for name, was_caught in caught.items() if not was_caught]
 

@@ -19,6 +19,11 @@ _CHANGED_FLOAT_STATE = (
 )
 CHANGED_FLOAT_STATE_STATUS = 72
 """As in kernel_sandbox/runners/cpp_runner.cpp. A kernel that exits with it by itself is rejected all the same."""
+_LOAD_FAILED_STATUS = 71
+_PYTHON_FAULTS = {73: Reason.LIBRARY_CALL, 74: Reason.CHANGED_INPUTS}
+"""As in kernel_sandbox/runners/python_runner.py, whose last line of log says more."""
+_RAISED_STATUS = 75
+CANNOT_INTERPRET_STATUS = 76
 
 
 def fault_of_ending(ended: RunnerEnded, phase: Reason) -> Fault:
@@ -26,11 +31,20 @@ def fault_of_ending(ended: RunnerEnded, phase: Reason) -> Fault:
     finished = ended.finished
     if finished.ending is Ending.EXITED and finished.exit_code == CHANGED_FLOAT_STATE_STATUS:
         return Fault(reason=Reason.CHANGED_FLOAT_STATE, message=_CHANGED_FLOAT_STATE)
+    if finished.ending is Ending.EXITED:
+        if finished.exit_code in _PYTHON_FAULTS:
+            return Fault(reason=_PYTHON_FAULTS[finished.exit_code], message=last_line(finished.log))
+        if finished.exit_code in (_LOAD_FAILED_STATUS, _RAISED_STATUS):
+            return Fault(reason=phase, message=last_line(finished.log))
     reason = _REASONS.get(finished.ending, phase)
     if reason is Reason.CRASHED and (finished.ending is Ending.EXITED or finished.exit_code == signal.SIGKILL):
         # It left by itself, or we killed it for an answer that the protocol does not know.
         reason = Reason.BROKE_PROTOCOL
     return Fault(reason=reason, message=_describe(ended))
+
+
+def last_line(log: str) -> str:
+    return (log.strip().splitlines() or [""])[-1][:500]
 
 
 def _describe(ended: RunnerEnded) -> str:

@@ -1,12 +1,15 @@
 """Judge: whether a built kernel is right: secret inputs, every element of every call against the float64 oracle.
 
-It does not time; the benchmark does, and checks the calls that it timed with `outputs.check_outputs`.
+It does not time; the benchmark does, and checks the calls that it timed with `outputs.check_outputs`. A Triton kernel
+is run by Triton's interpreter on reduced shapes, which says nothing of the compiled code.
 """
 
 import contextlib
+import math
 import secrets
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,21 +20,26 @@ from candidates.inputs import Distribution
 from candidates.judge.artifact import find_forbidden
 from candidates.judge.cpp_runner import CALL_LIMIT_S, open_cpp_runner
 from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
-from candidates.judge.endings import fault_of_ending
+from candidates.judge.endings import CANNOT_INTERPRET_STATUS, fault_of_ending, last_line
 from candidates.judge.instructions import find_forbidden_instructions
 from candidates.judge.outputs import Fault, rejected
+from candidates.judge.python_runner import Mode, open_python_runner
+from candidates.judge.reduced_shapes import reduced_task
 from candidates.judge.trial import MARGIN_BYTES, ParameterSet, Trial, case_bytes, parameters_bytes, place_parameters
 from candidates.kernel_runner import KernelRunner, RunnerEnded
 from candidates.languages.cpp_abi import exported_names
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected, Verdict
 from kernel_sandbox.arena import Arena, Segment
-from kernel_sandbox.sandbox import Sandbox
+from kernel_sandbox.sandbox import Ending, Sandbox
 
 SMALL_ELEMENTS = 1 << 18
 LARGE_ELEMENTS = 1 << 22
 BATCH_BYTES = 64 << 20
 LARGE_PARAMETERS_BYTES = 256 << 20
+INTERPRETED_LIMIT_S = 8.0
+INTERPRETED_S = 4.0  # no further batch is begun after it
+INTERPRETED_CASES = 2
 _LATE_WRITE_S = 0.003  # how long a thread that outlives its call gets to give itself away
 _LATE_WRITE_CPU_NS = 10_000_000  # and, where one does run on, how much it gets to run in all
 _LONGEST_LATE_WRITE_S = 0.25
@@ -44,6 +52,19 @@ class _Batch:
 
     workload: Workload
     distributions: tuple[Distribution, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Ground:
+    """Where a candidate is tried, and on what."""
+
+    task: KernelTask
+    evidence: EvidenceKind
+    open_runner: Callable[[Arena], KernelRunner]
+    most_cases: int
+    """In one batch."""
+    most_s: float
+    """No batch but the first is begun later than this."""
 
 
 class Judge:
@@ -69,28 +90,22 @@ class Judge:
 
         Raises SandboxError when the machinery failed, which says nothing about the candidate.
         """
-        if candidate.language is not LanguageName.CPP:
-            return NeedsDevice(target=task.device_id)
         seed = secrets.randbits(63) if seed is None else seed
         rng = np.random.default_rng(seed)
-        batches = list(_plan(task, rng, self._defences))
+        match candidate.language:
+            case LanguageName.CPP:
+                ground = self._native(task, candidate, artifact)
+            case LanguageName.TRITON:
+                ground = self._interpreted(task, candidate, rng)
+            case LanguageName.CUDA:
+                return NeedsDevice(target=task.device_id, note="nothing emulates CUDA")
+        batches = list(_plan(ground.task, rng, self._defences, ground.most_cases))
         has_two_sets = Defence.PARAMETER_SETS in self._defences and task.parameter_bytes() <= LARGE_PARAMETERS_BYTES
         parameter_sets = 2 if has_two_sets else 1
-        with _make_arena(task, batches, parameter_sets, self._defences) as arena:
-            parameters = place_parameters(task, arena, rng, parameter_sets)
+        with _make_arena(ground.task, batches, parameter_sets, self._defences) as arena:
+            parameters = place_parameters(ground.task, arena, rng, parameter_sets)
             try:
-                runner = open_cpp_runner(
-                    self._sandbox,
-                    task,
-                    candidate,
-                    artifact,
-                    arena,
-                    self._core,
-                    task.threads,
-                    call_limit_s=self._call_limit_s,
-                    cache_folder=self._cache_folder,
-                    defences=self._defences,
-                )
+                runner = ground.open_runner(arena)
             except RunnerEnded as ended:
                 return _rejected_before_calls(ended, Reason.LOAD_FAILED, seed)
             with contextlib.closing(runner):
@@ -98,29 +113,77 @@ class Judge:
                     runner.prepare([tuple(parameter.places.values()) for parameter in parameters])
                 except RunnerEnded as ended:
                     return _rejected_before_calls(ended, Reason.PREPARE_FAILED, seed)
-                return self._try_all(task, candidate, artifact, batches, arena, runner, parameters, rng, seed)
+                verdict = self._try_all(ground, batches, arena, runner, parameters, rng, seed)
+        if isinstance(verdict, Accepted) and (forbidden := self._find_forbidden(candidate, artifact)):
+            evidence = Evidence(message=f"the kernel may not be shipped: it {'; it '.join(forbidden)}")
+            return Rejected(reason=Reason.FORBIDDEN_SYMBOL, workload=None, evidence=evidence, seed=seed)
+        return verdict
+
+    def _native(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> _Ground:
+        def open_runner(arena: Arena) -> KernelRunner:
+            return open_cpp_runner(
+                self._sandbox,
+                task,
+                candidate,
+                artifact,
+                arena,
+                self._core,
+                task.threads,
+                call_limit_s=self._call_limit_s,
+                cache_folder=self._cache_folder,
+                defences=self._defences,
+            )
+
+        return _Ground(
+            task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner, most_cases=sys.maxsize, most_s=math.inf
+        )
+
+    def _interpreted(self, task: KernelTask, candidate: Candidate, rng: np.random.Generator) -> _Ground:
+        reduced = reduced_task(task, rng)
+
+        def open_runner(arena: Arena) -> KernelRunner:
+            return open_python_runner(
+                self._sandbox,
+                reduced,
+                candidate,
+                arena,
+                Mode.INTERPRET,
+                call_limit_s=INTERPRETED_LIMIT_S,
+                core=self._core,
+            )
+
+        return _Ground(
+            task=reduced,
+            evidence=EvidenceKind.INTERPRETED,
+            open_runner=open_runner,
+            most_cases=INTERPRETED_CASES,
+            most_s=INTERPRETED_S,
+        )
 
     def _try_all(
         self,
-        task: KernelTask,
-        candidate: Candidate,
-        artifact: bytes,
+        ground: _Ground,
         batches: Sequence[_Batch],
         arena: Arena,
         runner: KernelRunner,
         parameters: Sequence[ParameterSet],
         rng: np.random.Generator,
         seed: int,
-    ) -> Accepted | Rejected:
+    ) -> Verdict:
         used = {segment: arena.used_bytes(segment) for segment in Segment}
         worst, calls_checked = 0.0, 0
+        began_s = time.monotonic()
         for batch in batches:
+            if calls_checked and time.monotonic() - began_s > ground.most_s:
+                break
             for segment, bytes_below in used.items():
                 arena.release(segment, bytes_below)
-            trial = Trial(task, batch.workload, batch.distributions, parameters, arena, rng, self._defences)
+            trial = Trial(ground.task, batch.workload, batch.distributions, parameters, arena, rng, self._defences)
             try:
-                found = self._try_batch(task, trial, runner)
+                found = self._try_batch(ground.task, trial, runner)
             except RunnerEnded as ended:
+                if ground.evidence is EvidenceKind.INTERPRETED and (note := _why_not_interpreted(ended)):
+                    return NeedsDevice(target=ground.task.device_id, note=note)
                 fault = fault_of_ending(ended, Reason.CRASHED)
                 return rejected(batch.workload, fault, seed=seed, log_tail=ended.finished.log)
             if isinstance(found, tuple):
@@ -128,23 +191,21 @@ class Judge:
                 return rejected(batch.workload, fault, seed=seed, distribution=distribution)
             worst = max(worst, found)
             calls_checked += len(trial.calls)
-        if Defence.SHIPPED_CODE in self._defences:
-            forbidden = find_forbidden(artifact, exported_names(candidate.entry, candidate.prepare))
-            forbidden += find_forbidden_instructions(self._sandbox, artifact)
-        else:
-            forbidden = []
-        if forbidden:
-            evidence = Evidence(message=f"the kernel may not be shipped: it {'; it '.join(forbidden)}")
-            return Rejected(reason=Reason.FORBIDDEN_SYMBOL, workload=None, evidence=evidence, seed=seed)
-        return Accepted(
-            evidence=EvidenceKind.NATIVE, seed=seed, calls_checked=calls_checked, worst_error_in_bounds=worst
-        )
+        return Accepted(evidence=ground.evidence, seed=seed, calls_checked=calls_checked, worst_error_in_bounds=worst)
+
+    def _find_forbidden(self, candidate: Candidate, artifact: bytes) -> list[str]:
+        """In what would be shipped. The source of a Python kernel is held to its rules before it is built."""
+        if candidate.language is not LanguageName.CPP or Defence.SHIPPED_CODE not in self._defences:
+            return []
+        forbidden = find_forbidden(artifact, exported_names(candidate.entry, candidate.prepare))
+        return forbidden + find_forbidden_instructions(self._sandbox, artifact)
 
     def _try_batch(
         self, task: KernelTask, trial: Trial, runner: KernelRunner
     ) -> tuple[Distribution | None, Fault] | float:
         runner.lay_out([trial.workload.axes[axis] for axis in task.axes], trial.calls)
         runner.run(0, len(trial.calls))
+        runner.collect()
         if Defence.FREEZE in self._defences:
             runner.freeze()
         else:
@@ -163,6 +224,16 @@ class Judge:
         return found
 
 
+def _why_not_interpreted(ended: RunnerEnded) -> str:
+    """Empty where the kernel itself is at fault."""
+    finished = ended.finished
+    if finished.ending is Ending.TIMED_OUT:
+        return f"its calls take longer than {INTERPRETED_LIMIT_S:g} s in the interpreter"
+    if finished.ending is Ending.EXITED and finished.exit_code == CANNOT_INTERPRET_STATUS:
+        return last_line(finished.log)
+    return ""
+
+
 def _let_run_on(runner: KernelRunner) -> None:
     """Until nothing has run in it for a while: a busy machine must not shorten what a late thread gets."""
     first_ns = used_ns = runner.cpu_time_ns()
@@ -173,7 +244,7 @@ def _let_run_on(runner: KernelRunner) -> None:
             return
 
 
-def _plan(task: KernelTask, rng: np.random.Generator, defences: Defences) -> Iterator[_Batch]:
+def _plan(task: KernelTask, rng: np.random.Generator, defences: Defences, most_cases: int) -> Iterator[_Batch]:
     # Hidden ones last: what a kernel prints about them is then in no log that an author gets to see.
     hidden = task.hidden_workloads if Defence.HIDDEN_SHAPES in defences else ()
     for workload in (*task.public_workloads, *hidden):
@@ -181,7 +252,7 @@ def _plan(task: KernelTask, rng: np.random.Generator, defences: Defences) -> Ite
         if Defence.DISTRIBUTIONS not in defences:
             chosen = [Distribution.NORMAL] * len(chosen)
         bytes_a_case = sum(case_bytes(task, workload, defences).values())
-        cases = max(1, BATCH_BYTES // bytes_a_case)
+        cases = min(max(1, BATCH_BYTES // bytes_a_case), most_cases)
         for first in range(0, len(chosen), cases):
             yield _Batch(workload=workload, distributions=tuple(chosen[first : first + cases]))
 

@@ -1,4 +1,4 @@
-"""The shapes that a kernel is run on under sanitizers: small and odd ones that traffic could send.
+"""The shapes that a kernel is run on under sanitizers or an interpreter: small and odd ones that traffic could send.
 
 A shape that no traffic can send would reject right kernels: what holds between the sizes of every known workload (one
 is never above, or always a multiple of, another) must hold in it, and the reference must accept it.
@@ -18,17 +18,27 @@ ODD_SIZES = (1, 3)
 SMALLEST_PUBLIC = 2
 LARGEST_ELEMENTS = 1 << 22
 """Of activations, states and outputs together: instrumented code is several times slower."""
+LARGEST_INTERPRETED = 1 << 17
+"""The same for an interpreter, which takes about a millisecond for each program of a grid."""
 
 Inputs = Mapping[str, torch.Tensor]
 
 
-def reduced_calls(task: KernelTask, rng: np.random.Generator) -> list[tuple[Workload, Inputs]]:
+def reduced_task(task: KernelTask, rng: np.random.Generator) -> KernelTask:
+    """The task on shapes that an interpreter can run; all of them may be shown."""
+    workloads = (workload for workload, _ in reduced_calls(task, rng, LARGEST_INTERPRETED))
+    return task.model_copy(update={"workloads": tuple(workloads)})
+
+
+def reduced_calls(
+    task: KernelTask, rng: np.random.Generator, largest_elements: int = LARGEST_ELEMENTS
+) -> list[tuple[Workload, Inputs]]:
     """Smallest first, so that scratch sized by a first call is too small for a later one; never empty."""
     smallest = sorted(task.public_workloads, key=lambda each: _elements(task, each))
     chosen = {workload.name: workload for workload in smallest[:SMALLEST_PUBLIC]}
     for workload in _varied(task, smallest[0]):
         chosen.setdefault(workload.name, workload)
-    fitting = [workload for workload in chosen.values() if _elements(task, workload) <= LARGEST_ELEMENTS]
+    fitting = [workload for workload in chosen.values() if _elements(task, workload) <= largest_elements]
     parameters = {
         spec.name: draw_input(spec, task.workloads[0].axes, Distribution.NORMAL, rng)
         for spec in task.inputs_of(InputRole.PARAMETER)

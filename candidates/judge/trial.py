@@ -108,7 +108,7 @@ class Trial:
                 return unwritten
         worst = 0.0
         for results in case.results:
-            found = compare_results(self.task, case.exact, results, self._defences)
+            found = compare_results(self.task, case.inputs, case.exact, results, self._defences)
             if isinstance(found, Fault):
                 return found
             worst = max(worst, found)

@@ -7,7 +7,7 @@ import typer
 from rich.table import Table
 
 from candidates.measurement import Decision, Measurement
-from candidates.verdict import Accepted, Rejected
+from candidates.verdict import Rejected, is_native
 from compiler_agent.commands.judge import parse_candidate, print_verdict, record_evaluation, verdict_document
 from compiler_agent.commands.options import JsonOption, SandboxOption
 from compiler_agent.commands.task import find_task
@@ -36,7 +36,7 @@ def bench(
         built = workbench.builder.build(found, parsed)
         verdict = built if isinstance(built, Rejected) else workbench.judge.judge(found, parsed, built)
         measured: Measurement | Rejected | None = None
-        if isinstance(verdict, Accepted) and isinstance(built, bytes):
+        if is_native(verdict) and isinstance(built, bytes):
             benchmark = workbench.benchmark(found.threads)
             measured = benchmark.race(found, parsed, built)
             if confirm and isinstance(measured, Measurement) and measured.decision is Decision.WIN:

@@ -57,6 +57,7 @@ def hot_ops(
         served,
         replayed,
         device_id=fingerprint_device().id,
+        architectures=(),
         keep=workloads,
         ceilings_of=functools.partial(known_ceilings, settings, ledger),
         put_task=ledger.put_task,

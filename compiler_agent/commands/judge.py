@@ -11,7 +11,7 @@ from candidates.candidate import Candidate, Proposal
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Measurement
 from candidates.task import KernelTask
-from candidates.verdict import Accepted, NeedsDevice, Rejected, Verdict
+from candidates.verdict import Accepted, NeedsDevice, Rejected, Verdict, is_native
 from compiler_agent.commands.options import JsonOption, SandboxOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.machine import require_machine
@@ -43,7 +43,7 @@ def judge(
         built = bench.builder.build(found, parsed)
         verdict = built if isinstance(built, Rejected) else bench.judge.judge(found, parsed, built, seed)
         sanitized = None
-        if sanitize and isinstance(verdict, Accepted):
+        if sanitize and is_native(verdict):
             checked = bench.sanitizers.check(found, parsed, seed)
             if isinstance(checked, Rejected):
                 verdict = checked
@@ -95,7 +95,7 @@ def print_verdict(verdict: Verdict) -> None:
     match verdict:
         case Accepted():
             result_console.print(
-                f"[bold green]accepted[/]: {verdict.calls_checked} calls, worst error "
+                f"[bold green]accepted[/] ({verdict.evidence.value}): {verdict.calls_checked} calls, worst error "
                 f"{verdict.worst_error_in_bounds:.0%} of its bound (seed {verdict.seed})",
                 highlight=False,
             )
@@ -118,3 +118,4 @@ def print_verdict(verdict: Verdict) -> None:
                 result_console.print(printable(evidence.log_tail), highlight=False, markup=False)
         case NeedsDevice():
             result_console.print(f"needs a device: {verdict.target}", highlight=False)
+            result_console.print(printable(verdict.note), highlight=False, markup=False)

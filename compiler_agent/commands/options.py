@@ -3,7 +3,9 @@
 from typing import Annotated
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
+from candidates.task import Architecture
 from compiler_agent.settings import SandboxName
 from traces.replay.settings import EngineName
 
@@ -13,6 +15,24 @@ UtilisationOption = Annotated[float, typer.Option(min=0.01, max=1.0, help="Share
 WorkloadClassOption = Annotated[str | None, typer.Option(help="What to call this traffic.")]
 TraceFormatOption = Annotated[str | None, typer.Option("--format", help="Of the trace, where content does not tell.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")]
+
+
+def _check_architectures(names: list[str] | None) -> list[str]:
+    try:
+        return list(TypeAdapter(tuple[Architecture, ...]).validate_python(tuple(names or ())))
+    except ValidationError as error:
+        wrong = ", ".join(str(each["input"]) for each in error.errors())
+        raise typer.BadParameter(f"{wrong} is no architecture: write it as sm_90 or gfx942") from error
+
+
+ArchitectureOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        callback=_check_architectures,
+        help="A GPU to write kernels for, such as sm_90 or gfx942; may be given several times. Where this machine has "
+        "none of them, kernels are compiled for it and interpreted, and wait for it.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
 
 SandboxOption = Annotated[

@@ -10,6 +10,7 @@ from candidates.run import OpDecision, RunReport, RunRequest
 from compiler_agent.choose_agents import choose_agents
 from compiler_agent.commands.options import (
     AgentOption,
+    ArchitectureOption,
     BudgetCallsOption,
     BudgetTokensOption,
     BudgetUsdOption,
@@ -47,6 +48,7 @@ def run(
     hot_ops: Annotated[int, typer.Option(min=1, help="How many ops are searched.")] = 8,
     search_seconds: Annotated[float, typer.Option(min=1.0, max=1e7, help="Search time for all ops together.")] = 110.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most, an op.")] = 24,
+    architecture: ArchitectureOption = None,
     agent: AgentOption = None,
     model_name: ModelNameOption = None,
     budget_usd: BudgetUsdOption = None,
@@ -111,6 +113,7 @@ def run(
             "attempts_per_op": attempts,
             "end_to_end_s": end_to_end_seconds,
             "compile_s": compile_seconds,
+            "architectures": tuple(architecture or ()),
             "approve_automatically": approve_automatically,
         }
     )

@@ -9,6 +9,7 @@ from candidates.run import TuneReport, TuneRequest
 from compiler_agent.choose_agents import choose_agents
 from compiler_agent.commands.options import (
     AgentOption,
+    ArchitectureOption,
     BudgetCallsOption,
     BudgetTokensOption,
     BudgetUsdOption,
@@ -30,6 +31,7 @@ def tune(
     model_name: ModelNameOption = None,
     seconds: Annotated[float, typer.Option(min=1.0, max=1e7, help="Search time, waiting for models included.")] = 60.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most.")] = 24,
+    architecture: ArchitectureOption = None,
     budget_usd: BudgetUsdOption = None,
     budget_tokens: BudgetTokensOption = None,
     budget_calls: BudgetCallsOption = None,
@@ -48,6 +50,9 @@ def tune(
     )
     ledger = Ledger(settings.ledger_url)
     found = find_task(ledger, task)
+    if architecture:
+        found = found.aimed_at(tuple(architecture))
+        ledger.put_task(found)
     require_machine(settings)
     request = TuneRequest(
         task_id=found.id,

@@ -1,6 +1,6 @@
 import torch
 
-from candidates.error_bound import allowed_error, derive_error_bound
+from candidates.error_bound import allowed_error, derive_error_bound, find_errors_nearby
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
 
 
@@ -39,3 +39,20 @@ def test_the_bound_scales_with_the_row():
     allowed = allowed_error(bound, exact, torch.float32)
     assert float(allowed[0].max()) < 1e-5
     assert float(allowed[1].max()) < 1e-8
+
+
+def test_errors_nearby_are_of_the_row_and_leave_the_inputs():
+    task = _task("x * 0.3 - x.flip(0) * 0.7")
+    x = torch.randn(4, 512, generator=torch.Generator().manual_seed(3))
+    before = x.clone()
+    errors = find_errors_nearby(task, {"x": x})["output"]
+    assert errors.shape == (4, 1)
+    assert 1e-8 < float(errors.min()) < float(errors.max()) < 1e-6
+    assert torch.equal(x, before)
+    # Parameters may come in float64: it is the op in its own types that is asked.
+    assert torch.equal(find_errors_nearby(task, {"x": x.double()})["output"], errors)
+
+
+def test_what_is_exact_has_no_errors_nearby():
+    task = _task("x.flip(-1) * 2", "bfloat16")
+    assert float(find_errors_nearby(task, {"x": torch.ones(4, 512, dtype=torch.bfloat16)})["output"].max()) < 1e-30

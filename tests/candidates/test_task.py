@@ -70,3 +70,13 @@ def test_names_that_stand_in_sources_and_prompts_are_identifiers(name: str) -> N
     document["outputs"][0]["name"] = name
     with pytest.raises(ValueError, match="should match pattern"):
         KernelTask.model_validate(document)
+
+
+def test_a_task_for_gpus_is_another_task_and_names_them() -> None:
+    aimed = GATHER.aimed_at(("sm_90", "gfx942"))
+    assert (aimed.device_id, aimed.architectures) == ("sm_90+gfx942", ("sm_90", "gfx942"))
+    assert aimed.id != GATHER.id
+    assert KernelTask.model_validate_json(aimed.model_dump_json()) == aimed
+    assert "architectures" not in GATHER.model_dump()
+    with pytest.raises(ValueError, match="should match pattern"):
+        KernelTask.model_validate(GATHER.model_dump() | {"architectures": ("sm90",)})

@@ -5,18 +5,19 @@ import time
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from candidates.agent import Stop
+from candidates.agent import Stop, stop_for_device
 from candidates.candidate import Candidate, LanguageName, Proposal
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import ModelCalls
+from candidates.ledger.waiting import waiting_for_device
 from candidates.run import RunRequest
 from candidates.spending import Caps, ModelBudget
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
-from candidates.verdict import Evidence, Reason, Rejected
+from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected
 from kernel_sandbox.sandbox import SandboxError
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
-from workflows.payloads import Generation, ProposeInput
+from workflows.payloads import Generation, ProposeInput, SettleInput
 
 TASK = KernelTask(
     op="Double",
@@ -45,22 +46,26 @@ class ScriptedJudge:
         return answer
 
 
-def test_a_judgement_whose_machinery_fails_is_no_attempt_and_is_made_again(tmp_path):
-    ledger, blobs = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}"), BlobStore(tmp_path / "blobs")
-    ledger.open_run(RunRequest(traces=("/t.jsonl",), trace_digest="0" * 64, model="m"), "run")
-    ledger.put_task(TASK)
+def _built_generation(ledger, blobs, task=TASK, language=LanguageName.CPP):
+    """Two proposals whose artifacts are there, and the generation of them."""
     proposals = []
     for name in ("first", "second"):
-        candidate = Candidate(language=LanguageName.CPP, source=f"void {name}() {{}}")
+        candidate = Candidate(language=language, source=f"void {name}() {{}}")
         ledger.put_candidate(candidate)
-        ledger.put_artifact(TASK.id, candidate.id, blobs.put(b"artifact"))
+        ledger.put_artifact(task.id, candidate.id, blobs.put(b"artifact"))
         proposals.append(Proposal(candidate=candidate, agent="search"))
     generation = Generation(
         run_id="run",
-        task_id=TASK.id,
+        task_id=task.id,
         proposals=tuple(blobs.put(proposal.model_dump_json().encode()) for proposal in proposals),
         wall_s=0.0,
     )
+    return proposals, generation
+
+
+def test_a_judgement_whose_machinery_fails_is_no_attempt_and_is_made_again(ledger, tmp_path):
+    blobs = BlobStore(tmp_path / "blobs")
+    proposals, generation = _built_generation(ledger, blobs)
     rejected = Rejected(reason=Reason.CRASHED, workload=None, evidence=Evidence(message="it crashed"), seed=1)
     judge = ScriptedJudge([rejected, SandboxError("somebody killed it"), rejected])
     activities = DeviceSearchActivities(ledger, blobs, judge, sanitizers=None, benchmark=None)
@@ -71,6 +76,24 @@ def test_a_judgement_whose_machinery_fails_is_no_attempt_and_is_made_again(tmp_p
 
     assert ActivityEnvironment().run(activities.evaluate_generation, generation).tried == 2
     assert [attempt.proposal for attempt in ledger.attempts("run", TASK.id)] == proposals
+
+
+def test_what_was_only_interpreted_is_not_timed_and_waits_for_a_device(ledger, tmp_path):
+    blobs, task = BlobStore(tmp_path / "blobs"), TASK.model_copy(update={"architectures": ("sm_90",)})
+    ledger.put_task(task)
+    proposals, generation = _built_generation(ledger, blobs, task, LanguageName.TRITON)
+    interpreted = Accepted(evidence=EvidenceKind.INTERPRETED, seed=1, calls_checked=4, worst_error_in_bounds=0.5)
+    judge = ScriptedJudge([interpreted, NeedsDevice(target="cpu-0", note="no inline assembly")])
+    activities = DeviceSearchActivities(ledger, blobs, judge, sanitizers=None, benchmark=None)
+
+    ActivityEnvironment().run(activities.evaluate_generation, generation)
+    settle = SettleInput(run_id="run", task_id=task.id, stop_reason="budget: 0 attempts left")
+    ActivityEnvironment().run(activities.settle_winner, settle)
+
+    (end,) = ledger.search_ends("run")
+    assert (end.decision, end.reason) == ("undecided", "2 of 2 candidates wait for sm_90")
+    assert [each.candidate for each in waiting_for_device(ledger)] == [each.candidate for each in proposals]
+    assert stop_for_device(ledger.attempts("run", task.id)).reason == "needs_device"
 
 
 class RememberingAgent:

@@ -23,7 +23,7 @@ from candidates.promotion import decide_promotion
 from candidates.run import Progress, SearchEnd, Stage
 from candidates.spending import op_account, run_account
 from candidates.task import KernelTask
-from candidates.verdict import Accepted, Rejected
+from candidates.verdict import Rejected, is_native, waits_for_device
 from workflows.activities.heartbeat import beating
 from workflows.payloads import Generation, GenerationOutcome, ProposeInput, SettleInput
 
@@ -171,7 +171,7 @@ class DeviceSearchActivities:
     def _evaluate(self, task: KernelTask, proposal: Proposal) -> Attempt:
         artifact = self._artifact(task, proposal.candidate.id)
         verdict = self._judge.judge(task, proposal.candidate, artifact)
-        if not isinstance(verdict, Accepted):
+        if not is_native(verdict):
             return Attempt(proposal=proposal, verdict=verdict)
         screened = self._benchmark(task.threads).screen(task, proposal.candidate, artifact)
         if isinstance(screened, Rejected):
@@ -195,6 +195,10 @@ class DeviceSearchActivities:
         if not attempts:
             return ended("no_program", None, settle.stop_reason)
         screened = fastest_first(attempts)
+        waiting = [attempt for attempt in attempts if waits_for_device(attempt.verdict)]
+        if not screened and waiting:
+            reason = f"{len(waiting)} of {len(attempts)} candidates wait for {', '.join(task.architectures) or 'a GPU'}"
+            return ended("undecided", waiting[0].proposal.candidate.id, reason)
         if not screened:
             reasons = sorted({a.verdict.reason for a in attempts if isinstance(a.verdict, Rejected)})
             return ended("rejected", None, f"all {len(attempts)} candidates rejected: {', '.join(reasons)}")

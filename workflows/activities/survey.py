@@ -118,6 +118,7 @@ class SurveyActivities:
             served,
             replay,
             device_id=run.device_id,
+            architectures=request.architectures,
             keep=request.workloads_per_op,
             ceilings_of=functools.partial(self._ceilings, run),
             put_task=self._ledger.put_task,

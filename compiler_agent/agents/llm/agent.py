@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from candidates.agent import Attempt, Budget, Proposals, Stop
 from candidates.candidate import Proposal
+from candidates.language import language_for
 from candidates.spending import BudgetStop
 from candidates.task import KernelTask
 from candidates.transcript import Transcript, Turn
@@ -94,7 +95,7 @@ class LlmAgent:
         for name in budget.models:
             if name not in self._models:
                 self._models[name] = self._collaborators.open_model(name)
-        language = self._collaborators.languages[self._options.language]
+        language = self._collaborators.languages[self._options.language or language_for(task)]
         return RoundCalls(
             models={name: self._models[name] for name in budget.models},
             language=language,

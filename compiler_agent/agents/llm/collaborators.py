@@ -56,4 +56,5 @@ class Options:
     timeout_s: float = 600.0
     effort: Effort | None = None
     """Models that do not think refuse any."""
-    language: LanguageName = LanguageName.CPP
+    language: LanguageName | None = None
+    """None: as the task asks for."""

@@ -5,7 +5,7 @@ A pure function of history and budget: it asks no model.
 
 from dataclasses import dataclass
 
-from candidates.agent import FLOOR_SHARE_TO_STOP, Attempt, Budget, Stop
+from candidates.agent import FLOOR_SHARE_TO_STOP, Attempt, Budget, Stop, stop_for_device
 from candidates.task import KernelTask
 from candidates.transcript import Purpose
 from compiler_agent.agents.llm.collaborators import Options
@@ -132,6 +132,8 @@ def _reason_to_stop(task: KernelTask, history: History, budget: Budget, options:
         return Stop(reason="budget", message=f"{budget.attempts} attempts and {budget.seconds:.0f} s left")
     if not budget.models:
         return Stop(reason="model_unavailable", message="no language model was named for this run")
+    if stop := stop_for_device(history.own):
+        return stop
     fastest = history.fastest
     if fastest and (share := share_of_floor(task, fastest[0])) >= FLOOR_SHARE_TO_STOP:
         return Stop(reason="floor_reached", message=f"{task.op} runs at {share:.0%} of its floor")

@@ -182,6 +182,6 @@ def test_infinite_results_must_be_infinite() -> None:
     assert isinstance(verdict, Accepted), verdict
 
 
-def test_another_language_needs_another_device() -> None:
-    candidate = Candidate(language=LanguageName.TRITON, source="x = 1")
+def test_cuda_needs_a_device() -> None:
+    candidate = Candidate(language=LanguageName.CUDA, source="x")
     assert isinstance(JUDGE.judge(RMSNORM, candidate, b""), NeedsDevice)
