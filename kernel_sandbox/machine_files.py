@@ -137,10 +137,10 @@ def _with_link_targets(paths: Iterable[str]) -> Iterator[str]:
 
 
 def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """As root's, without set-user-id bits; neither sockets nor devices."""
+    """As root's, folders open to all, nothing with set-user-id bits; neither sockets nor devices."""
     if entry.type not in (tarfile.REGTYPE, tarfile.DIRTYPE, tarfile.SYMTYPE, tarfile.LNKTYPE):
         return None
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
-    entry.mode &= 0o755
+    entry.mode = 0o755 if entry.isdir() else entry.mode & 0o755
     return entry
