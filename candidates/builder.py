@@ -47,7 +47,7 @@ class Builder:
             recipe = write_recipe()
         except SourceRefused as refusal:
             return _rejected(Reason.FORBIDDEN_BUILD_FLAG, Evidence(message=str(refusal)))
-        with self._slots, building_slot(), self._sandbox.open(LIMITS) as session:
+        with self._slots, building_slot(), self._sandbox.open(LIMITS, recipe.read_only) as session:
             for name, content in recipe.files.items():
                 session.put(name, content)
             for command in recipe.commands:

@@ -13,6 +13,11 @@ class LanguageName(StrEnum):
     TRITON = "triton"
     CUDA = "cuda"
 
+    @property
+    def file_ending(self) -> str:
+        """Of a candidate's file."""
+        return {"cpp": ".cpp", "triton": ".py", "cuda": ".cu"}[self.value]
+
 
 class Candidate(Record):
     """The id is the hash of exactly these fields, so that two agents may propose one candidate."""

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.language import BuildRecipe
+from candidates.languages.gpu_occupancy import OccupancyBound
 from candidates.record import Record
 from candidates.task import KernelTask
 
@@ -57,6 +58,38 @@ class LoopCode(Record):
         )
 
 
+class KernelResources(Record):
+    """What a kernel on a GPU takes, by the account of its assembler."""
+
+    kernel: str
+    architecture: str
+    registers: int = Field(ge=0)
+    """Of each thread."""
+    shared_bytes: int = Field(ge=0)
+    """Of each block; without what a launch asks for beside it."""
+    stack_bytes: int = Field(ge=0)
+    """Of each thread, in device memory: local arrays and spilled registers."""
+    spill_store_bytes: int = Field(ge=0)
+    spill_load_bytes: int = Field(ge=0)
+    occupancy: tuple[OccupancyBound, ...] = ()
+    """By threads a block, ascending; empty where the architecture's limits are not known."""
+
+    def headline(self) -> str:
+        spills = (
+            f"SPILLS {self.spill_store_bytes} bytes stored, {self.spill_load_bytes} loaded"
+            if self.spill_store_bytes or self.spill_load_bytes
+            else "no spills"
+        )
+        occupancy = "".join(
+            f"; {bound.threads_a_block} threads: {bound.share_of_warps:.0%} by {' and '.join(bound.limited_by)}"
+            for bound in self.occupancy
+        )
+        return (
+            f"{self.kernel} on {self.architecture}: {self.registers} registers, {self.shared_bytes} bytes shared, "
+            f"{self.stack_bytes} bytes stack, {spills}{occupancy}"
+        )
+
+
 class CompilerReport(Record):
     """Empty but for the message where the candidate does not build."""
 
@@ -65,6 +98,8 @@ class CompilerReport(Record):
     remarks: tuple[Remark, ...] = ()
     loops: tuple[LoopCode, ...] = ()
     """Those with most arithmetic first, the more for every loop around it. Which of them is hot is not measured."""
+    kernels: tuple[KernelResources, ...] = ()
+    """Of a GPU language, which has them instead of remarks and loops."""
     notes: tuple[str, ...] = ()
     """What a reader must know: what was left out, what this machine's report cannot show."""
 
@@ -75,8 +110,18 @@ class CompilerReport(Record):
 
     def as_text(self, most_characters: int = MOST_CHARACTERS) -> str:
         """Whole lines, never more than `most_characters` in all."""
-        lines = ["The candidate does not build:", self.failure] if self.failure else self._lines()
+        if self.failure:
+            lines = ["The candidate does not build:", self.failure]
+        elif self.kernels:
+            lines = self._kernel_lines()
+        else:
+            lines = self._lines()
         return _bounded("\n".join(lines).splitlines(), most_characters)
+
+    def _kernel_lines(self) -> list[str]:
+        lines = ["Kernels, and the most of a multiprocessor's warps that they can fill, by threads a block:"]
+        lines += [f"  {kernel.headline()}" for kernel in self.kernels]
+        return [*lines, *(f"Note: {note}" for note in self.notes)]
 
     def _lines(self) -> list[str]:
         lines = ["Vectoriser, by line of the source:"]

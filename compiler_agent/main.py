@@ -13,6 +13,7 @@ from compiler_agent.commands import (
     builds,
     compiler_report,
     doctor,
+    gpu_check,
     hot_ops,
     judge,
     memory,
@@ -57,6 +58,7 @@ app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
+app.command("gpu-check")(gpu_check.gpu_check)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.language import KernelLanguage
 from candidates.languages.cpp import CppLanguage
+from candidates.languages.cuda import CudaLanguage
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
 from candidates.ledger.known_device import known_device_facts
@@ -43,9 +44,9 @@ from workflows.activities.ship import DeviceShipActivities, ShipActivities
 from workflows.activities.survey import SurveyActivities, TrafficActivities
 from workflows.activities.tune import TuneActivities
 
-_CPP = CppLanguage()
-LANGUAGES: Mapping[LanguageName, KernelLanguage] = {LanguageName.CPP: _CPP}
-REPORTERS: Mapping[LanguageName, CompilerReporter] = {LanguageName.CPP: _CPP}
+_CPP, _CUDA = CppLanguage(), CudaLanguage()
+LANGUAGES: Mapping[LanguageName, KernelLanguage] = {LanguageName.CPP: _CPP, LanguageName.CUDA: _CUDA}
+REPORTERS: Mapping[LanguageName, CompilerReporter] = {LanguageName.CPP: _CPP, LanguageName.CUDA: _CUDA}
 """Languages whose compiler says what it made of a candidate."""
 
 SANDBOXES: Mapping[SandboxName, Callable[[Settings], Sandbox]] = {

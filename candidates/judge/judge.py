@@ -17,7 +17,7 @@ import numpy as np
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.inputs import Distribution
-from candidates.judge.artifact import find_forbidden
+from candidates.judge.artifact import SHIPPING_RULES, find_forbidden
 from candidates.judge.cpp_runner import CALL_LIMIT_S, open_cpp_runner
 from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.judge.endings import CANNOT_INTERPRET_STATUS, fault_of_ending, last_line
@@ -98,6 +98,8 @@ class Judge:
             case LanguageName.TRITON:
                 ground = self._interpreted(task, candidate, rng)
             case LanguageName.CUDA:
+                if forbidden := self._find_forbidden(candidate, artifact):
+                    return _forbidden(forbidden, seed)
                 return NeedsDevice(target=task.device_id, note="nothing emulates CUDA")
         batches = list(_plan(ground.task, rng, self._defences, ground.most_cases))
         has_two_sets = Defence.PARAMETER_SETS in self._defences and task.parameter_bytes() <= LARGE_PARAMETERS_BYTES
@@ -115,8 +117,7 @@ class Judge:
                     return _rejected_before_calls(ended, Reason.PREPARE_FAILED, seed)
                 verdict = self._try_all(ground, batches, arena, runner, parameters, rng, seed)
         if isinstance(verdict, Accepted) and (forbidden := self._find_forbidden(candidate, artifact)):
-            evidence = Evidence(message=f"the kernel may not be shipped: it {'; it '.join(forbidden)}")
-            return Rejected(reason=Reason.FORBIDDEN_SYMBOL, workload=None, evidence=evidence, seed=seed)
+            return _forbidden(forbidden, seed)
         return verdict
 
     def _native(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> _Ground:
@@ -195,9 +196,10 @@ class Judge:
 
     def _find_forbidden(self, candidate: Candidate, artifact: bytes) -> list[str]:
         """In what would be shipped. The source of a Python kernel is held to its rules before it is built."""
-        if candidate.language is not LanguageName.CPP or Defence.SHIPPED_CODE not in self._defences:
+        if candidate.language not in SHIPPING_RULES or Defence.SHIPPED_CODE not in self._defences:
             return []
-        forbidden = find_forbidden(artifact, exported_names(candidate.entry, candidate.prepare))
+        exports = exported_names(candidate.entry, candidate.prepare)
+        forbidden = find_forbidden(artifact, exports, SHIPPING_RULES[candidate.language])
         return forbidden + find_forbidden_instructions(self._sandbox, artifact)
 
     def _try_batch(
@@ -278,6 +280,11 @@ def _make_arena(task: KernelTask, batches: Sequence[_Batch], parameter_sets: int
             sizes[segment] = max(sizes[segment], len(batch.distributions) * size)
     parameters = parameters_bytes(task, parameter_sets)
     return Arena(sizes[Segment.INPUTS] + parameters, sizes[Segment.OUTPUTS] + MARGIN_BYTES)
+
+
+def _forbidden(found: Sequence[str], seed: int) -> Rejected:
+    evidence = Evidence(message=f"the kernel may not be shipped: it {'; it '.join(found)}")
+    return Rejected(reason=Reason.FORBIDDEN_SYMBOL, workload=None, evidence=evidence, seed=seed)
 
 
 def _rejected_before_calls(ended: RunnerEnded, phase: Reason, seed: int) -> Rejected:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.compiler_report import CompilerReport
-from candidates.language import BuildRecipe, SourceRefused
+from candidates.language import BuildRecipe
+from candidates.languages.c_source import (
+    describe_shapes,
+    describe_tensor,
+    macros,
+    parse_text,
+    read_text,
+    require_harmless,
+)
 from candidates.languages.cpp_abi import (
     adapter_source,
     call_signature,
@@ -17,7 +25,7 @@ from candidates.languages.cpp_abi import (
     prepare_signatures,
 )
 from candidates.languages.cpp_report import REPORT, REPORT_FLAGS, SOURCE, read_report
-from candidates.task import InputRole, InputSpec, KernelTask, TensorSpec
+from candidates.task import InputRole, KernelTask
 
 ARTIFACT = "kernel.so"
 
@@ -36,11 +44,6 @@ _HARMLESS_FLAGS = re.compile(
     r"|-mprefer-vector-width=(128|256|512)|-mno-avx512f|-mno-avx2|-falign-(loops|functions)=\d{1,3}"
     r"|--param=[a-z0-9-]+=\d{1,6}"
 )
-_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,99}")
-_LAUNCH_VALUE = re.compile(r"-?[0-9][0-9.eE+-]{0,99}|[A-Za-z_][A-Za-z0-9_]{0,99}")
-_MOST_OPTIONS = 64
-"""Flags and launch parameters of a candidate: a command line has its limits."""
-_HEADER_LINE = re.compile(r"//\s*(entry|prepare|launch|flags):\s*(.*?)\s*")
 
 
 class CppLanguage:
@@ -56,64 +59,25 @@ class CppLanguage:
         )
 
     def parse_source(self, text: str, name: str) -> Candidate:
-        """C++ text; its leading comment lines may say, each at most once and all optional:
-
-        // entry: kernel            the function to call (default `kernel`)
-        // prepare: pack            the function that repacks parameters (default none)
-        // launch: tile=8 rows=4    macros LAUNCH_tile and LAUNCH_rows for the compiler
-        // flags: -funroll-loops    flags added to the recipe
-        """
-        header: dict[str, str] = {}
-        for number, line in enumerate(text.splitlines(), start=1):
-            if not line.startswith("//"):
-                break
-            if found := _HEADER_LINE.fullmatch(line):
-                key, value = found.groups()
-                if key in header:
-                    raise ValueError(f"{name}:{number}: a second `{key}:` line")
-                if not value:
-                    raise ValueError(f"{name}:{number}: `{key}:` says nothing")
-                header[key] = value
-                if key == "launch" and not all(re.fullmatch(r"\w+=\S+", item) for item in value.split()):
-                    raise ValueError(f"{name}:{number}: launch parameters are written name=value")
-        if not text.strip():
-            raise ValueError(f"{name}:1: the file is empty")
-        launch = dict(item.split("=", 1) for item in header.get("launch", "").split())
-        return Candidate(
-            language=LanguageName.CPP,
-            source=text,
-            entry=header.get("entry", "kernel"),
-            prepare=header.get("prepare"),
-            launch_parameters={key: _number_or_text(value) for key, value in launch.items()},
-            build_flags=tuple(header.get("flags", "").split()),
-        )
+        """C++ text, with the header of `c_source`."""
+        return parse_text(text, name, LanguageName.CPP)
 
     def parse(self, path: Path) -> Candidate:
         """A .cpp file with the text that `parse_source` reads."""
-        try:
-            source = path.read_text(encoding="utf-8")
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path}: not UTF-8 text ({error.reason} at byte {error.start})") from error
-        return self.parse_source(source, str(path))
+        return self.parse_source(read_text(path), str(path))
 
     def brief(self, task: KernelTask) -> str:
-        weights = "\n".join(
-            f"- {workload.name}: {workload.calls_per_hour:.6g} calls per hour" for workload in task.public_workloads
-        )
         parameters = task.inputs_of(InputRole.PARAMETER)
         return _BRIEF.format(
             op=task.op,
             reference=task.reference.strip(),
-            signature=call_signature(task, "kernel", has_prepared=False, comment=_describe_tensor),
-            prepared=call_signature(task, "kernel", has_prepared=True, comment=_describe_tensor),
+            signature=call_signature(task, "kernel", has_prepared=False, comment=describe_tensor),
+            prepared=call_signature(task, "kernel", has_prepared=True, comment=describe_tensor),
             prepare="\n".join(prepare_signatures(task, "pack")) if parameters else "(this task has no parameters)",
             threads=task.threads,
             scaled_error=task.error_bound.factor * task.error_bound.scaled_error,
             flags=" ".join(FLAGS),
-            weights=weights,
-            others="Other shapes of the same kind are judged too."
-            if task.hidden_workloads
-            else "No others are judged.",
+            shapes=describe_shapes(task),
         )
 
     def report_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
@@ -136,23 +100,8 @@ class CppLanguage:
 
 def _flags(candidate: Candidate) -> tuple[str, ...]:
     """All that the compiler is told, but what to compile into what. Raises SourceRefused."""
-    for entry in filter(None, (candidate.entry, candidate.prepare)):
-        if not _IDENTIFIER.fullmatch(entry) or entry.startswith("compiler_agent_"):
-            raise SourceRefused(
-                f"{entry[:100]!r} cannot name an entry: use a C identifier of up to 100 letters, without prefix "
-                "compiler_agent_"
-            )
-    if (count := len(candidate.build_flags) + len(candidate.launch_parameters)) > _MOST_OPTIONS:
-        raise SourceRefused(f"{count} flags and launch parameters: use {_MOST_OPTIONS} at most")
-    for flag in candidate.build_flags:
-        if not _HARMLESS_FLAGS.fullmatch(flag):
-            raise SourceRefused(f"build flag {flag!r} is not allowed; these are: {_HARMLESS_FLAGS.pattern}")
-    for name, value in candidate.launch_parameters.items():
-        if not _IDENTIFIER.fullmatch(name) or not _LAUNCH_VALUE.fullmatch(str(value)):
-            shown = f"{name}={value}"[:100]
-            raise SourceRefused(f"launch parameter {shown} is not an identifier with a number or identifier")
-    macros = (f"-DLAUNCH_{name}={value}" for name, value in sorted(candidate.launch_parameters.items()))
-    return (*FLAGS, *candidate.build_flags, *macros, *_LINK_FLAGS, "-include", "entries.h")
+    require_harmless(candidate, _HARMLESS_FLAGS)
+    return (*FLAGS, *candidate.build_flags, *macros(candidate), *_LINK_FLAGS, "-include", "entries.h")
 
 
 def _files(task: KernelTask, candidate: Candidate) -> dict[str, bytes]:
@@ -163,23 +112,6 @@ def _files(task: KernelTask, candidate: Candidate) -> dict[str, bytes]:
         "adapter.cpp": adapter_source(task, candidate.entry, candidate.prepare).encode(),
         "exports.map": f"{{ global: {exports}; local: *; }};\n".encode(),
     }
-
-
-def _describe_tensor(spec: TensorSpec) -> str:
-    shape = ", ".join(map(str, spec.shape))
-    layout = "row-major" if spec.dim_order == tuple(range(len(spec.shape))) else f"dims in memory {spec.dim_order}"
-    role = spec.role.value if isinstance(spec, InputSpec) else "output, to be written in full"
-    values = f", values 0 to {spec.below - 1}" if isinstance(spec, InputSpec) and spec.below is not None else ""
-    return f"[{shape}] {spec.element_type.value}, {layout}, {role}{values}"
-
-
-def _number_or_text(text: str) -> int | float | str:
-    for convert in (int, float):
-        try:
-            return convert(text)
-        except ValueError:
-            continue
-    return text
 
 
 _BRIEF = """\
@@ -214,7 +146,5 @@ Rules
 - Built by: g++ {flags}
   Further flags go to a comment line `// flags: -funroll-loops`, the macro LAUNCH_tile to `// launch: tile=8`.
 
-Shapes, weighted by how often production calls them:
-{weights}
-{others}
+{shapes}
 """

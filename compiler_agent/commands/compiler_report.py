@@ -43,7 +43,7 @@ def report(
 
 def _find_candidate(ledger: Ledger, file_or_id: str) -> Candidate:
     path = Path(file_or_id)
-    if path.exists() or path.suffix in {f".{language}" for language in LANGUAGES}:
+    if path.exists() or path.suffix in {language.file_ending for language in LANGUAGES}:
         return parse_candidate(path)
     try:
         return ledger.candidate(file_or_id)

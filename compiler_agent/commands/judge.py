@@ -66,14 +66,14 @@ def judge(
 def parse_candidate(path: Path) -> Candidate:
     """The candidate in a file, its language told by the ending."""
     for language in LANGUAGES.values():
-        if path.suffix == f".{language.name.value}":
+        if path.suffix == language.name.file_ending:
             try:
                 return language.parse(path)
             except FileNotFoundError as error:
                 raise UserFault(f"no candidate at {path}") from error
             except (ValueError, OSError) as error:
                 raise UserFault(str(error)) from error
-    endings = ", ".join(f".{name}" for name in LANGUAGES)
+    endings = ", ".join(name.file_ending for name in LANGUAGES)
     raise UserFault(f"{path}: no language has the ending {path.suffix!r}; known are {endings}")
 
 

@@ -1,11 +1,10 @@
 """The judge accepts right kernels of every kind that a task can ask for."""
 
 import pytest
-from judge_tasks import JUDGE, LINEAR, RMSNORM, STATE_TASK, input_spec, judge_source, make_task, output_spec
+from judge_tasks import LINEAR, RMSNORM, STATE_TASK, input_spec, judge_source, make_task, output_spec
 
-from candidates.candidate import Candidate, LanguageName
 from candidates.task import ElementType
-from candidates.verdict import Accepted, EvidenceKind, NeedsDevice
+from candidates.verdict import Accepted, EvidenceKind
 
 RMSNORM_SOURCE = """
 extern "C" void kernel(const float* x, const float* weight, float* y, int64_t rows) {
@@ -180,8 +179,3 @@ def test_infinite_results_must_be_infinite() -> None:
     """
     verdict = judge_source(task, source)
     assert isinstance(verdict, Accepted), verdict
-
-
-def test_cuda_needs_a_device() -> None:
-    candidate = Candidate(language=LanguageName.CUDA, source="x")
-    assert isinstance(JUDGE.judge(RMSNORM, candidate, b""), NeedsDevice)

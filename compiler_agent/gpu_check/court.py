@@ -1,0 +1,28 @@
+"""The path that every candidate takes, for the check's cases: compiled in the sandbox, judged as this release can."""
+
+import os
+
+from candidates.builder import Builder
+from candidates.judge.judge import Judge
+from candidates.verdict import Rejected, Verdict
+from compiler_agent.gpu_check.cases import Case, case_task
+from compiler_agent.gpu_check.check import Court
+from compiler_agent.settings import read_settings
+from compiler_agent.wiring import LANGUAGES, make_sandbox
+from kernel_sandbox.sandbox import SandboxError
+
+
+def open_court(device_id: str, architecture: str) -> Court:
+    sandbox = make_sandbox(read_settings())
+    builder, judge = Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1), Judge(sandbox)
+    task = case_task(device_id, architecture)
+
+    def build(case: Case) -> bytes | Rejected | None:
+        if case.language not in LANGUAGES:
+            raise SandboxError(f"no {case.language.value} in this release")
+        return builder.build(task, case.candidate(LANGUAGES[case.language]))
+
+    def judged(case: Case, artifact: bytes) -> Verdict:
+        return judge.judge(task, case.candidate(LANGUAGES[case.language]), artifact)
+
+    return Court(build=build, judge=judged)
