@@ -15,7 +15,7 @@ OVER = (Ending.EXITED, 0)
 _REFUSALS = {
     "network": "tcp metadata udp ipv6 dns unix docker hypervisor packets raw_socket",
     "other processes": "trace_child trace_parent read_parent signal_launcher hurry real_time change_core"
-    " no_oom more_processes more_memory own_cpu_limit launchers_descriptors",
+    " no_oom more_processes more_memory own_cpu_limit stack_of_init launchers_descriptors",
     "privileges": "become_root capabilities user_namespace user_namespace_by_clone network_namespace join_namespace"
     " mount remount unmount new_mount_api change_root device_node",
     "kernel": "keyring add_key bpf perf io_uring userfaultfd kernel_log clock host_name reboot sysrq sysctl"

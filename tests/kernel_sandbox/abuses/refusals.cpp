@@ -173,6 +173,7 @@ static const std::map<std::string, Act> ACTS = {
     {"no_oom", [](const char*) { return writes("/proc/self/oom_score_adj", "-1000"); }},
     {"more_processes", [](const char*) { return raises(RLIMIT_NPROC); }},
     {"more_memory", [](const char*) { return raises(RLIMIT_AS); }},
+    {"stack_of_init", [](const char*) { rlimit none = {0, 0}; return prlimit(1, RLIMIT_STACK, &none, nullptr) == 0; }},
     {"own_cpu_limit", [](const char*) { return lowers_cpu_limit(); }},
     // privileges and namespaces
     {"become_root", [](const char*) { return setuid(0) == 0; }},
