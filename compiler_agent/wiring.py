@@ -33,9 +33,11 @@ from compiler_agent.device import known_ceilings
 from compiler_agent.models.endpoints import find_endpoint, read_endpoints
 from compiler_agent.models.metered import MeteredModel, open_model
 from compiler_agent.outcome import UserFault
-from compiler_agent.settings import Settings
+from compiler_agent.settings import SandboxName, Settings
 from compiler_agent.worker import QueueService
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from kernel_sandbox.docker_image import ImageName, recorded_image
+from kernel_sandbox.docker_sandbox import DockerSandbox
 from kernel_sandbox.sandbox import Sandbox
 from workflows import queues
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
@@ -58,6 +60,11 @@ REPORTERS: Mapping[LanguageName, CompilerReporter] = {
 
 ARTIFACTS = "artifacts"
 """Of the cache folder: what builds left, where their compilers are known by version."""
+SANDBOXES: Mapping[SandboxName, Callable[[Settings], Sandbox]] = {
+    SandboxName.BUBBLEWRAP: lambda settings: BubblewrapSandbox(),
+    SandboxName.DOCKER: lambda settings: DockerSandbox(recorded_image(settings.home, ImageName.CPU)),
+}
+"""Each raises SandboxUnavailable where it cannot be had."""
 
 QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device")
 """As a worker is told; `device` is the queue of this machine's device."""
@@ -75,7 +82,7 @@ def _llm_agent(settings: Settings, ledger: Ledger, blobs: BlobStore) -> KernelAg
         endpoint = find_endpoint(read_endpoints(settings.home, os.environ), name)
         return open_model(endpoint, settings.home, os.environ, ledger, blobs)
 
-    reports, cards = compiler_reports(), Cards(ledger)
+    reports, cards = compiler_reports(settings), Cards(ledger)
     return LlmAgent(
         Collaborators(
             open_model=model,
@@ -124,7 +131,7 @@ class Workbench:
 @contextmanager
 def open_workbench(settings: Settings) -> Iterator[Workbench]:
     ledger = Ledger(settings.ledger_url)
-    sandbox = BubblewrapSandbox()
+    sandbox = make_sandbox(settings)
     with BaselinePool(settings.cache / "compile") as pool:
 
         def benchmark(threads: int) -> Benchmark:
@@ -146,9 +153,13 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
         )
 
 
-def compiler_reports() -> CompilerReports:
+def make_sandbox(settings: Settings) -> Sandbox:
+    return SANDBOXES[settings.sandbox](settings)
+
+
+def compiler_reports(settings: Settings) -> CompilerReports:
     """Compiles beside the builds of a run, and like them never beside a measurement."""
-    return CompilerReports(Builder(BubblewrapSandbox(), LANGUAGES, slots=os.cpu_count() or 1), REPORTERS)
+    return CompilerReports(Builder(make_sandbox(settings), LANGUAGES, slots=os.cpu_count() or 1), REPORTERS)
 
 
 @contextmanager
@@ -176,7 +187,7 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     services.append(QueueService(queue=name, activities=[author.propose], parallel=8))
                 case queues.BUILD:
                     builder = Builder(
-                        BubblewrapSandbox(), LANGUAGES, slots=cores, cache_folder=settings.cache / ARTIFACTS
+                        make_sandbox(settings), LANGUAGES, slots=cores, cache_folder=settings.cache / ARTIFACTS
                     )
                     build = BuildActivities(ledger, blobs, builder, parallel=cores)
                     services.append(QueueService(queue=name, activities=[build.build_generation], parallel=2))

@@ -8,13 +8,13 @@ from candidates.verdict import Rejected, Verdict
 from compiler_agent.gpu_check.cases import Case, case_task
 from compiler_agent.gpu_check.check import Court
 from compiler_agent.gpu_check.results import FactsAnswer
-from compiler_agent.wiring import LANGUAGES
-from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from compiler_agent.settings import read_settings
+from compiler_agent.wiring import LANGUAGES, make_sandbox
 from kernel_sandbox.sandbox import SandboxError
 
 
 def open_court(facts: FactsAnswer) -> Court:
-    sandbox = BubblewrapSandbox()
+    sandbox = make_sandbox(read_settings())
     builder, judge = Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1), Judge(sandbox)
     task = case_task(facts.fingerprint, str(facts.device["architecture"]))
 
