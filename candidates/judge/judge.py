@@ -68,16 +68,23 @@ class _Ground:
     """No batch but the first is begun later than this."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuBench:
+    gpu: Gpu
+    sandbox: Sandbox
+    """Which shows it."""
+
+
 class Judge:
-    """`core` pins the kernel to one core, `cache_folder` keeps the compiled runner; `gpu` is the one that the sandbox
-    shows, where it shows one."""
+    """`core` pins the kernel to one core, `cache_folder` keeps the compiled runner; `gpu` is where kernels for its
+    architecture run."""
 
     def __init__(
         self,
         sandbox: Sandbox,
         *,
         core: int | None = None,
-        gpu: Gpu | None = None,
+        gpu: GpuBench | None = None,
         call_limit_s: float = CALL_LIMIT_S,
         cache_folder: Path | None = None,
         defences: Defences = ALL_DEFENCES,
@@ -99,7 +106,7 @@ class Judge:
         match candidate.language:
             case LanguageName.CPP:
                 ground = self._native(task, candidate, artifact)
-            case _ if self._gpu is not None and self._gpu.serves(task):
+            case LanguageName.TRITON | LanguageName.CUDA if self._gpu is not None and self._gpu.gpu.serves(task):
                 ground = self._on_gpu(task, candidate, artifact, self._gpu)
             case LanguageName.TRITON:
                 ground = self._interpreted(task, candidate, rng)
@@ -145,11 +152,11 @@ class Judge:
             task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner, most_cases=sys.maxsize, most_s=math.inf
         )
 
-    def _on_gpu(self, task: KernelTask, candidate: Candidate, artifact: bytes, gpu: Gpu) -> _Ground:
+    def _on_gpu(self, task: KernelTask, candidate: Candidate, artifact: bytes, bench: GpuBench) -> _Ground:
         def open_runner(arena: Arena) -> KernelRunner:
-            mode = on_gpu(gpu.uuid)
+            mode = on_gpu(bench.gpu.uuid)
             return open_python_runner(
-                self._sandbox, task, candidate, artifact, arena, mode, call_limit_s=self._call_limit_s
+                bench.sandbox, task, candidate, artifact, arena, mode, call_limit_s=self._call_limit_s
             )
 
         return _Ground(
