@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.device import Gpu
 from candidates.inputs import Distribution
 from candidates.judge.artifact import SHIPPING_RULES, find_forbidden
 from candidates.judge.cpp_runner import CALL_LIMIT_S, open_cpp_runner
@@ -23,7 +24,7 @@ from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.judge.endings import CANNOT_INTERPRET_STATUS, fault_of_ending, last_line
 from candidates.judge.instructions import find_forbidden_instructions
 from candidates.judge.outputs import Fault, rejected
-from candidates.judge.python_runner import Mode, open_python_runner
+from candidates.judge.python_runner import INTERPRETED, on_gpu, open_python_runner
 from candidates.judge.reduced_shapes import reduced_task
 from candidates.judge.trial import MARGIN_BYTES, ParameterSet, Trial, case_bytes, parameters_bytes, place_parameters
 from candidates.kernel_runner import KernelRunner, RunnerEnded
@@ -68,13 +69,15 @@ class _Ground:
 
 
 class Judge:
-    """`core` pins the kernel to one core; `cache_folder` keeps the compiled runner."""
+    """`core` pins the kernel to one core, `cache_folder` keeps the compiled runner; `gpu` is the one that the sandbox
+    shows, where it shows one."""
 
     def __init__(
         self,
         sandbox: Sandbox,
         *,
         core: int | None = None,
+        gpu: Gpu | None = None,
         call_limit_s: float = CALL_LIMIT_S,
         cache_folder: Path | None = None,
         defences: Defences = ALL_DEFENCES,
@@ -82,6 +85,7 @@ class Judge:
         self._sandbox = sandbox
         self._defences = defences
         self._core = core
+        self._gpu = gpu
         self._call_limit_s = call_limit_s
         self._cache_folder = cache_folder
 
@@ -95,6 +99,8 @@ class Judge:
         match candidate.language:
             case LanguageName.CPP:
                 ground = self._native(task, candidate, artifact)
+            case _ if self._gpu is not None and self._gpu.serves(task):
+                ground = self._on_gpu(task, candidate, artifact, self._gpu)
             case LanguageName.TRITON:
                 ground = self._interpreted(task, candidate, rng)
             case LanguageName.CUDA:
@@ -139,6 +145,21 @@ class Judge:
             task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner, most_cases=sys.maxsize, most_s=math.inf
         )
 
+    def _on_gpu(self, task: KernelTask, candidate: Candidate, artifact: bytes, gpu: Gpu) -> _Ground:
+        def open_runner(arena: Arena) -> KernelRunner:
+            mode = on_gpu(gpu.uuid)
+            return open_python_runner(
+                self._sandbox, task, candidate, artifact, arena, mode, call_limit_s=self._call_limit_s
+            )
+
+        return _Ground(
+            task=task,
+            evidence=EvidenceKind.NATIVE,
+            open_runner=open_runner,
+            most_cases=sys.maxsize,
+            most_s=math.inf,
+        )
+
     def _interpreted(self, task: KernelTask, candidate: Candidate, rng: np.random.Generator) -> _Ground:
         reduced = reduced_task(task, rng)
 
@@ -147,8 +168,9 @@ class Judge:
                 self._sandbox,
                 reduced,
                 candidate,
+                b"",
                 arena,
-                Mode.INTERPRET,
+                INTERPRETED,
                 call_limit_s=INTERPRETED_LIMIT_S,
                 core=self._core,
             )

@@ -7,15 +7,16 @@ from candidates.judge.judge import Judge
 from candidates.verdict import Rejected, Verdict
 from compiler_agent.gpu_check.cases import Case, case_task
 from compiler_agent.gpu_check.check import Court
+from compiler_agent.gpu_check.results import FactsAnswer
 from compiler_agent.wiring import LANGUAGES
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
 from kernel_sandbox.sandbox import SandboxError
 
 
-def open_court(device_id: str, architecture: str) -> Court:
+def open_court(facts: FactsAnswer) -> Court:
     sandbox = BubblewrapSandbox()
     builder, judge = Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1), Judge(sandbox)
-    task = case_task(device_id, architecture)
+    task = case_task(facts.fingerprint, str(facts.device["architecture"]))
 
     def build(case: Case) -> bytes | Rejected | None:
         if case.language not in LANGUAGES:
