@@ -35,12 +35,10 @@ class Gpu(Record):
     uuid: str
     """`GPU-…`, or `MIG-…` for a part of one."""
     architecture: Architecture
-    device_id: str
-    """Of its fingerprint: GPUs of one kind share kernels and measurements."""
 
     def serves(self, task: KernelTask) -> bool:
         """Whether what runs here is evidence for the task."""
-        return self.architecture in task.architectures or self.device_id == task.device_id
+        return self.architecture in task.architectures
 
 
 def kind_of_device(device_id: str) -> str:

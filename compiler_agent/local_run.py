@@ -193,6 +193,7 @@ def _workers(settings: Settings, address: str) -> Iterator[tuple[subprocess.Pope
         "COMPILER_AGENT_LEDGER": settings.ledger_url,
         "COMPILER_AGENT_TEMPORAL": address,
         "COMPILER_AGENT_TEMPORAL_NAMESPACE": settings.temporal_namespace,
+        "COMPILER_AGENT_SANDBOX": settings.sandbox,
         # Idle OpenMP threads must sleep: a spinning one takes a core from whatever is measured.
         "OMP_WAIT_POLICY": "passive",
     }

@@ -12,7 +12,9 @@ from compiler_agent.models.endpoints import Endpoint, find_endpoint, read_endpoi
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import answers, temporal_binary
-from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from compiler_agent.wiring import make_sandbox
+from kernel_sandbox.docker_engine import connect_engine
+from kernel_sandbox.docker_image import ImageName, recorded_image
 from kernel_sandbox.sandbox import SandboxError
 
 FREE_BYTES_NEEDED = 2 << 30
@@ -31,13 +33,13 @@ class Finding:
 def examine_machine(settings: Settings) -> tuple[Finding, ...]:
     return (
         _examine_compiler(),
-        _examine_sandbox(),
-        _examine_sanitizers(),
+        _examine_sandbox(settings),
+        _examine_sanitizers(settings),
         _examine_temporal(settings),
         _examine_disk(settings),
         _examine_gpu(),
         _examine_cuda_compiler(),
-        _examine_docker(),
+        _examine_docker(settings),
         *_examine_models(settings),
     )
 
@@ -63,9 +65,9 @@ def _examine_compiler() -> Finding:
     return Finding(name="C++ compiler", is_there=True, is_needed=True, detail=version[0] if version else path)
 
 
-def _examine_sandbox() -> Finding:
+def _examine_sandbox(settings: Settings) -> Finding:
     try:
-        limits = BubblewrapSandbox().describe_limits()
+        limits = make_sandbox(settings).describe_limits()
     except SandboxError as error:
         return Finding(
             name="sandbox",
@@ -74,12 +76,12 @@ def _examine_sandbox() -> Finding:
             detail=str(error),
             fix="do what the message says: nothing untrusted runs without a sandbox",
         )
-    return Finding(name="sandbox", is_there=True, is_needed=True, detail=f"bubblewrap works; {limits}")
+    return Finding(name="sandbox", is_there=True, is_needed=True, detail=f"{settings.sandbox} works; {limits}")
 
 
-def _examine_sanitizers() -> Finding:
+def _examine_sanitizers(settings: Settings) -> Finding:
     try:
-        check_sanitizers(BubblewrapSandbox())
+        check_sanitizers(make_sandbox(settings))
     except SandboxError as error:
         return Finding(
             name="sanitizers",
@@ -158,14 +160,25 @@ def _examine_cuda_compiler() -> Finding:
     return Finding(name="CUDA compiler", is_there=True, is_needed=False, detail=detail)
 
 
-def _examine_docker() -> Finding:
-    path = shutil.which("docker")
+def _examine_docker(settings: Settings) -> Finding:
+    """Whether the docker sandbox could be used; where it is the one in use, `_examine_sandbox` has tried it."""
+    try:
+        engine = connect_engine()
+        image_id = recorded_image(settings.home, ImageName.CPU)
+        version = engine.facts().version
+    except SandboxError as error:
+        return Finding(
+            name="Docker",
+            is_there=False,
+            is_needed=False,
+            detail=f"{error}; only --sandbox docker needs it",
+            fix="do what the message says",
+        )
     return Finding(
         name="Docker",
-        is_there=path is not None,
+        is_there=True,
         is_needed=False,
-        detail=path or "not on PATH: bubblewrap is used",
-        fix="not needed by this release",
+        detail=f"{version} at {engine.address}, image {image_id[:19]}; used with --sandbox docker",
     )
 
 

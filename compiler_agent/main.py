@@ -22,6 +22,7 @@ from compiler_agent.commands import (
     rank,
     replay,
     run,
+    sandbox,
     task,
     transcript,
     tune,
@@ -54,6 +55,7 @@ app.add_typer(memory.app, name="memory")
 app.add_typer(builds.app, name="builds")
 models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
+app.add_typer(sandbox.app, name="sandbox")
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
 app.command("gpu-check")(gpu_check.gpu_check)

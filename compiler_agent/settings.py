@@ -3,7 +3,17 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
+
+from compiler_agent.outcome import UserFault
+
+
+class SandboxName(StrEnum):
+    """What holds untrusted programs; `SANDBOXES` in `wiring` says which class."""
+
+    BUBBLEWRAP = "bubblewrap"
+    DOCKER = "docker"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +26,11 @@ class Settings:
     """`COMPILER_AGENT_TEMPORAL`: host:port of a Temporal cluster. None: an embedded dev server is started."""
     temporal_namespace: str
     """`COMPILER_AGENT_TEMPORAL_NAMESPACE`."""
+    sandbox: SandboxName
+    """`COMPILER_AGENT_SANDBOX`; `--sandbox` of a command goes before it."""
+    gpu_uuid: str | None
+    """`COMPILER_AGENT_GPU`: the GPU, or part of one, that kernels for its architecture are judged on; None: no GPU is
+    used."""
 
     @property
     def blobs(self) -> Path:
@@ -31,11 +46,21 @@ class Settings:
         return self.home / "cache"
 
 
-def read_settings(environment: Mapping[str, str] = os.environ) -> Settings:
+def read_settings(environment: Mapping[str, str] = os.environ, *, sandbox: SandboxName | None = None) -> Settings:
+    """`sandbox` None: as the environment says. Raises UserFault."""
     home = Path(environment.get("COMPILER_AGENT_HOME", "var")).absolute()
     return Settings(
         home=home,
         ledger_url=environment.get("COMPILER_AGENT_LEDGER", f"sqlite:///{home / 'ledger.sqlite'}"),
         temporal_address=environment.get("COMPILER_AGENT_TEMPORAL") or None,
         temporal_namespace=environment.get("COMPILER_AGENT_TEMPORAL_NAMESPACE", "default"),
+        gpu_uuid=environment.get("COMPILER_AGENT_GPU") or None,
+        sandbox=sandbox or _sandbox_name(environment.get("COMPILER_AGENT_SANDBOX") or SandboxName.BUBBLEWRAP),
     )
+
+
+def _sandbox_name(name: str) -> SandboxName:
+    try:
+        return SandboxName(name)
+    except ValueError as error:
+        raise UserFault(f"no sandbox {name} (COMPILER_AGENT_SANDBOX): there are {', '.join(SandboxName)}") from error

@@ -15,7 +15,8 @@ from candidates.candidate import LanguageName
 from candidates.ceilings import fingerprint_device
 from candidates.compiler_report import CompilerReporter
 from candidates.compiler_reports import CompilerReports
-from candidates.judge.judge import Judge
+from candidates.device import Gpu
+from candidates.judge.judge import GpuBench, Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.language import KernelLanguage
 from candidates.languages.cpp import CppLanguage
@@ -30,12 +31,16 @@ from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
 from compiler_agent.device import known_ceilings
+from compiler_agent.gpu import find_gpu
 from compiler_agent.models.endpoints import find_endpoint, read_endpoints
 from compiler_agent.models.metered import MeteredModel, open_model
 from compiler_agent.outcome import UserFault
-from compiler_agent.settings import Settings
+from compiler_agent.settings import SandboxName, Settings
 from compiler_agent.worker import QueueService
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from kernel_sandbox.docker_image import ImageName, recorded_image
+from kernel_sandbox.docker_sandbox import DockerSandbox
+from kernel_sandbox.gpu_nodes import gpu_nodes
 from kernel_sandbox.sandbox import Sandbox
 from workflows import queues
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
@@ -58,6 +63,15 @@ REPORTERS: Mapping[LanguageName, CompilerReporter] = {
 
 ARTIFACTS = "artifacts"
 """Of the cache folder: what builds left, where their compilers are known by version."""
+SANDBOXES: Mapping[SandboxName, Callable[[Settings], Sandbox]] = {
+    SandboxName.BUBBLEWRAP: lambda settings: BubblewrapSandbox(),
+    SandboxName.DOCKER: lambda settings: DockerSandbox(recorded_image(settings.home, ImageName.CPU)),
+}
+GPU_SANDBOXES: Mapping[SandboxName, Callable[[Settings, Gpu], Sandbox]] = {
+    SandboxName.BUBBLEWRAP: lambda settings, gpu: BubblewrapSandbox(gpu_nodes(gpu.uuid)),
+    SandboxName.DOCKER: lambda settings, gpu: DockerSandbox(recorded_image(settings.home, ImageName.CUDA), (gpu.uuid,)),
+}
+"""Each raises SandboxUnavailable where it cannot be had."""
 
 QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device")
 """As a worker is told; `device` is the queue of this machine's device."""
@@ -75,7 +89,7 @@ def _llm_agent(settings: Settings, ledger: Ledger, blobs: BlobStore) -> KernelAg
         endpoint = find_endpoint(read_endpoints(settings.home, os.environ), name)
         return open_model(endpoint, settings.home, os.environ, ledger, blobs)
 
-    reports, cards = compiler_reports(), Cards(ledger)
+    reports, cards = compiler_reports(settings), Cards(ledger)
     return LlmAgent(
         Collaborators(
             open_model=model,
@@ -124,7 +138,7 @@ class Workbench:
 @contextmanager
 def open_workbench(settings: Settings) -> Iterator[Workbench]:
     ledger = Ledger(settings.ledger_url)
-    sandbox = BubblewrapSandbox()
+    sandbox = make_sandbox(settings)
     with BaselinePool(settings.cache / "compile") as pool:
 
         def benchmark(threads: int) -> Benchmark:
@@ -140,15 +154,29 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             blobs=BlobStore(settings.blobs),
             sandbox=sandbox,
             builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1, cache_folder=settings.cache / ARTIFACTS),
-            judge=Judge(sandbox, core=measuring_core(), cache_folder=settings.cache),
+            judge=Judge(sandbox, core=measuring_core(), gpu=find_gpu_bench(settings), cache_folder=settings.cache),
             sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
             benchmark=benchmark,
         )
 
 
-def compiler_reports() -> CompilerReports:
+def make_sandbox(settings: Settings) -> Sandbox:
+    return SANDBOXES[settings.sandbox](settings)
+
+
+def find_gpu_bench(settings: Settings) -> GpuBench | None:
+    """None where no GPU was named. Raises UserFault and SandboxUnavailable for one that cannot be had."""
+    return None if settings.gpu_uuid is None else make_gpu_bench(settings, find_gpu(settings.gpu_uuid))
+
+
+def make_gpu_bench(settings: Settings, gpu: Gpu) -> GpuBench:
+    """Only what runs a kernel is shown the GPU; what compiles it is not."""
+    return GpuBench(gpu=gpu, sandbox=GPU_SANDBOXES[settings.sandbox](settings, gpu))
+
+
+def compiler_reports(settings: Settings) -> CompilerReports:
     """Compiles beside the builds of a run, and like them never beside a measurement."""
-    return CompilerReports(Builder(BubblewrapSandbox(), LANGUAGES, slots=os.cpu_count() or 1), REPORTERS)
+    return CompilerReports(Builder(make_sandbox(settings), LANGUAGES, slots=os.cpu_count() or 1), REPORTERS)
 
 
 @contextmanager
@@ -176,7 +204,7 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     services.append(QueueService(queue=name, activities=[author.propose], parallel=8))
                 case queues.BUILD:
                     builder = Builder(
-                        BubblewrapSandbox(), LANGUAGES, slots=cores, cache_folder=settings.cache / ARTIFACTS
+                        make_sandbox(settings), LANGUAGES, slots=cores, cache_folder=settings.cache / ARTIFACTS
                     )
                     build = BuildActivities(ledger, blobs, builder, parallel=cores)
                     services.append(QueueService(queue=name, activities=[build.build_generation], parallel=2))

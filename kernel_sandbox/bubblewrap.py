@@ -15,7 +15,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from io import FileIO
 from pathlib import Path
-from typing import IO
 
 from kernel_sandbox.bubblewrap_launch import Launch
 from kernel_sandbox.bubblewrap_program import advice_on, install_bwrap
@@ -23,6 +22,7 @@ from kernel_sandbox.control_groups import ControlGroups, find_control_groups
 from kernel_sandbox.process_tree import ProcessTree
 from kernel_sandbox.sandbox import Ending, Finished, Limits, SandboxError, SandboxUnavailable
 from kernel_sandbox.scratch import Scratch, remove_left_behind
+from kernel_sandbox.started_process import StartedProcess
 
 # As root, a session runs with a uid of its own where it can: the kernel exempts root's processes from RLIMIT_NPROC, and
 # they could read root's files among those bound. The range is free in systemd's table (systemd.io/UIDS-GIDS).
@@ -35,9 +35,11 @@ class BubblewrapSandbox:
 
     name = "bubblewrap"
 
-    def __init__(self) -> None:
+    def __init__(self, device_nodes: Sequence[Path] = ()) -> None:
+        """`device_nodes` of /dev, such as `gpu_nodes`, are shown beside the few that every program gets."""
         self._bwrap: Path | None = None
         self._groups: ControlGroups | None = None
+        self._device_nodes = tuple(device_nodes)
         self._tried: set[tuple[tuple[Path, str], ...]] = set()
 
     def check(self) -> None:
@@ -64,17 +66,24 @@ class BubblewrapSandbox:
             if not path.exists():
                 raise SandboxError(f"{path} does not exist: it cannot be shown in a sandbox")
         if (mounts := tuple(read_only.items())) not in self._tried:
-            with BubblewrapSession(self._bwrap, self._groups, Limits(wall_s=20.0), read_only) as trial:
+            with BubblewrapSession(
+                self._bwrap, self._groups, Limits(wall_s=20.0), read_only, self._device_nodes
+            ) as trial:
                 finished = trial.run(["true"])
             if finished.ending is not Ending.EXITED or finished.exit_code != 0:
                 raise SandboxUnavailable(advice_on(finished.log.strip()))
             self._tried.add(mounts)
-        return BubblewrapSession(self._bwrap, self._groups, limits, read_only)
+        return BubblewrapSession(self._bwrap, self._groups, limits, read_only, self._device_nodes)
 
 
 class BubblewrapSession:
     def __init__(
-        self, bwrap: Path, groups: ControlGroups | None, limits: Limits, read_only: Mapping[Path, str]
+        self,
+        bwrap: Path,
+        groups: ControlGroups | None,
+        limits: Limits,
+        read_only: Mapping[Path, str],
+        device_nodes: tuple[Path, ...],
     ) -> None:
         self._bwrap = bwrap
         self._groups = groups
@@ -82,6 +91,7 @@ class BubblewrapSession:
         self._uid = _choose_uid(read_only)
         self._scratch = Scratch(self._uid)
         self._read_only = read_only
+        self._device_nodes = device_nodes
         self._trees: list[ProcessTree] = []
 
     def put(self, name: str, content: bytes) -> None:
@@ -103,7 +113,7 @@ class BubblewrapSession:
         environment: Mapping[str, str] | None = None,
         file_descriptors: Sequence[int] = (),
         core: int | None = None,
-    ) -> "BubblewrapProcess":
+    ) -> "StartedProcess":
         """The program is process 1 of its namespace: signals that it sends to itself are ignored by the kernel.
 
         So nobody inside can end it by SIGKILL, and where somebody outside does, `kill` raises.
@@ -127,7 +137,7 @@ class BubblewrapSession:
         finally:
             os.close(inside_stdin)
             os.close(inside_stdout)
-        return BubblewrapProcess(tree, FileIO(stdin, "w"), FileIO(stdout, "r"))
+        return StartedProcess(tree, FileIO(stdin, "w"), FileIO(stdout, "r"))
 
     def close(self) -> None:
         """Idempotent. Raises SandboxError when something cannot be removed."""
@@ -161,37 +171,13 @@ class BubblewrapSession:
             uid=self._uid,
             scratch=self._scratch,
             read_only=self._read_only,
+            device_nodes=self._device_nodes,
             core=core,
             is_first_process=is_first_process,
         )
         tree = launch.start(argv, environment or {}, stdin=stdin, stdout=stdout, file_descriptors=file_descriptors)
         self._trees.append(tree)
         return tree
-
-
-class BubblewrapProcess:
-    def __init__(self, tree: ProcessTree, stdin: FileIO, stdout: FileIO) -> None:
-        self.stdin: IO[bytes] = stdin
-        self.stdout: IO[bytes] = stdout
-        self._tree = tree
-
-    def freeze(self) -> None:
-        self._tree.freeze()
-
-    def thaw(self) -> None:
-        self._tree.thaw()
-
-    def involuntary_switches(self) -> int:
-        return self._tree.involuntary_switches()
-
-    def cpu_time_ns(self) -> int:
-        return self._tree.cpu_time_ns()
-
-    def kill(self, grace_s: float = 0.0) -> Finished:
-        finished = self._tree.kill(grace_s)
-        self.stdin.close()
-        self.stdout.close()
-        return finished
 
 
 def _choose_uid(read_only: Mapping[Path, str]) -> int:

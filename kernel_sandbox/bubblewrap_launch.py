@@ -11,21 +11,16 @@ from functools import lru_cache
 from io import FileIO
 from pathlib import Path
 
+from kernel_sandbox.bubblewrap_launched import BubblewrapProgram
 from kernel_sandbox.bubblewrap_program import advice_on
 from kernel_sandbox.control_groups import ControlGroup, ControlGroups
 from kernel_sandbox.process_tree import ProcessTree
+from kernel_sandbox.program_setting import ENVIRONMENT, resource_limits
 from kernel_sandbox.sandbox import SCRATCH, Limits, SandboxError, SandboxUnavailable
 from kernel_sandbox.scratch import Scratch
 from kernel_sandbox.system_calls import seccomp_filter
 
 _INSIDE_ID = 65534
-_ENVIRONMENT = {
-    "PATH": "/usr/local/bin:/usr/bin:/bin",
-    "HOME": SCRATCH,
-    "TMPDIR": SCRATCH,
-    "USER": "nobody",
-    "LANG": "C.UTF-8",
-}
 _NAMESPACES = (
     *("--unshare-all", "--unshare-user", "--disable-userns", "--uid", str(_INSIDE_ID), "--gid", str(_INSIDE_ID)),
     *("--cap-drop", "ALL", "--new-session", "--die-with-parent", "--hostname", "sandbox"),
@@ -58,6 +53,7 @@ class Launch:
     uid: int
     scratch: Scratch
     read_only: Mapping[Path, str]
+    device_nodes: tuple[Path, ...]
     core: int | None
     is_first_process: bool
 
@@ -85,7 +81,7 @@ class Launch:
                 with group.entered() if group else contextlib.nullcontext():
                     launcher = subprocess.Popen(
                         [*self._as_user(), *self._bwrap(), *map(str, control), "--", *self._finder(), *argv],
-                        env=_ENVIRONMENT | dict(environment),
+                        env=ENVIRONMENT | dict(environment),
                         stdin=stdin,
                         stdout=log_write if stdout is None else stdout,
                         stderr=log_write,
@@ -119,11 +115,9 @@ class Launch:
         if group is not None:
             group.add(root_pid)
         return ProcessTree(
-            launcher,
-            root_pid,
+            BubblewrapProgram(launcher, root_pid, group),
             os.dup(log.fileno()),
             self.limits,
-            group=group,
             machine_memory_bytes=self.groups.machine_bytes if self.groups else None,
             scratch_is_full=self._scratch_is_full if self.limits.scratch_bytes else None,
             is_first_process=self.is_first_process,
@@ -155,6 +149,7 @@ class Launch:
         binds += [("--ro-bind", source, target) for source, target in self.read_only.items()]
         hidden = (*_HIDDEN_FROM_ALL, *(_HIDDEN_FROM_ROOT if self.uid == 0 else ()))
         binds += [("--ro-bind", Path("/dev/null"), path) for path in hidden if os.path.exists(path)]
+        binds += [("--dev-bind", node, str(node)) for node in self.device_nodes]
         for option, source, target in binds:
             options += [option, str(source), target]
         if self.is_first_process:
@@ -188,16 +183,7 @@ class Launch:
 
 
 def _rlimits(limits: Limits) -> dict[int, tuple[int, int]]:
-    """(soft, hard)"""
-    both = {
-        resource.RLIMIT_AS: limits.memory_bytes if limits.limits_address_space else resource.RLIM_INFINITY,
-        resource.RLIMIT_CORE: 0,
-        resource.RLIMIT_FSIZE: limits.scratch_bytes,
-        resource.RLIMIT_NPROC: limits.processes,
-        resource.RLIMIT_NOFILE: 1024,
-    }
-    pairs = {number: (value, value) for number, value in both.items()}
-    return pairs | {resource.RLIMIT_CPU: (limits.cpu_s, limits.cpu_s + 1)}
+    return resource_limits(limits) | {resource.RLIMIT_NPROC: (limits.processes, limits.processes)}
 
 
 @lru_cache(maxsize=1)

@@ -37,6 +37,43 @@ class MemoryAccount:
     peak_bytes: int
 
 
+class GroupAccount:
+    """What the kernel counts for the processes of one group, from the making of this account on."""
+
+    def __init__(self, *, is_v2: bool, memory: Path, cpu: Path | None, limit_bytes: int) -> None:
+        self._is_v2, self._memory, self._cpu, self._limit_bytes = is_v2, memory, cpu, limit_bytes
+        self._cpu_before_s, self._kills_before, self._ooms_before = 0.0, 0, 0
+        self._cpu_before_s = self.cpu_time_s()
+        self._kills_before, self._ooms_before, _ = self._count()
+
+    def anew(self) -> "GroupAccount":
+        """From now on."""
+        return GroupAccount(is_v2=self._is_v2, memory=self._memory, cpu=self._cpu, limit_bytes=self._limit_bytes)
+
+    def memory(self) -> MemoryAccount:
+        kills, ooms, peak_bytes = self._count()
+        # Not memory.failcnt: newer kernels leave it at 0.
+        met_v1_limit = peak_bytes > self._limit_bytes - _LAST_CHARGE_BYTES
+        met_its_limit = ooms > self._ooms_before if self._is_v2 else met_v1_limit
+        return MemoryAccount(was_killed=kills > self._kills_before, met_its_limit=met_its_limit, peak_bytes=peak_bytes)
+
+    def cpu_time_s(self) -> float:
+        """Of all that were in the group; 0 where the kernel does not count it."""
+        if self._is_v2:
+            used_s = _counters(self._memory / "cpu.stat").get("usage_usec", 0) / 1e6
+        else:
+            used_s = _number(self._cpu / "cpuacct.usage") / 1e9 if self._cpu else 0.0
+        return used_s - self._cpu_before_s
+
+    def _count(self) -> tuple[int, int, int]:
+        """(processes ended for want of memory, how often the limit was met where that is counted, peak bytes)"""
+        if self._is_v2:
+            events = _counters(self._memory / "memory.events")
+            return events.get("oom_kill", 0), events.get("oom", 0), _number(self._memory / "memory.peak")
+        kills = _counters(self._memory / "memory.oom_control").get("oom_kill", 0)
+        return kills, 0, _number(self._memory / "memory.max_usage_in_bytes")
+
+
 class ControlGroup:
     """One group: a folder of the same name in each hierarchy, with what is started within `entered`, and its children.
 
@@ -46,13 +83,13 @@ class ControlGroup:
 
     def __init__(self, groups: "ControlGroups", memory_bytes: int, processes: int) -> None:
         self._is_v2 = groups.is_v2
-        self._limit_bytes = min(memory_bytes, int(groups.machine_bytes * _MOST_OF_MEMORY))
+        self._limit_bytes = most_memory(memory_bytes, groups.machine_bytes)
         name = f"{name_of_ours()}-{next(_numbers)}"
         self.memory_folder, self._processes = groups.memory / name, groups.processes / name
-        self._cpu = groups.cpu / name if groups.cpu else None
+        cpu = groups.cpu / name if groups.cpu else None
         self._folders: list[Path] = []
         try:
-            for folder in dict.fromkeys((self.memory_folder, self._processes, self._cpu)):
+            for folder in dict.fromkeys((self.memory_folder, self._processes, cpu)):
                 if folder is not None:
                     folder.mkdir()
                     self._folders.append(folder)
@@ -62,6 +99,9 @@ class ControlGroup:
         except OSError as error:
             self.remove()
             raise SandboxError(f"cannot make the control group {name}: {error}") from error
+        self.account = GroupAccount(
+            is_v2=self._is_v2, memory=self.memory_folder, cpu=cpu, limit_bytes=self._limit_bytes
+        )
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
@@ -84,24 +124,6 @@ class ControlGroup:
             raise
         except OSError as error:
             raise SandboxError(f"cannot put a process into {self.memory_folder.name}: {error}") from error
-
-    def memory(self) -> MemoryAccount:
-        if self._is_v2:
-            events = _counters(self.memory_folder / "memory.events")
-            kills, met_its_limit = events.get("oom_kill", 0), events.get("oom", 0) > 0
-            peak_bytes = _number(self.memory_folder / "memory.peak")
-        else:
-            kills = _counters(self.memory_folder / "memory.oom_control").get("oom_kill", 0)
-            peak_bytes = _number(self.memory_folder / "memory.max_usage_in_bytes")
-            # Not memory.failcnt: newer kernels leave it at 0.
-            met_its_limit = peak_bytes > self._limit_bytes - _LAST_CHARGE_BYTES
-        return MemoryAccount(was_killed=kills > 0, met_its_limit=met_its_limit, peak_bytes=peak_bytes)
-
-    def cpu_time_s(self) -> float:
-        """Of all that were ever in the group; 0 where the kernel does not count it."""
-        if self._is_v2:
-            return _counters(self.memory_folder / "cpu.stat").get("usage_usec", 0) / 1e6
-        return _number(self._cpu / "cpuacct.usage") / 1e9 if self._cpu else 0.0
 
     def remove(self) -> None:
         """Ends what is still in it. Idempotent. Raises SandboxError when the kernel keeps it."""
@@ -158,15 +180,42 @@ def find_control_groups() -> ControlGroups | None:
     return None
 
 
+def account_of(pid: int, limit_bytes: int) -> GroupAccount | None:
+    """Of the groups that somebody else put a process into; None where they do not show here."""
+    own = _groups_of(str(pid))
+    v1 = {}
+    for kind, options, root, point in _mounts():
+        if kind == "cgroup2" and "" in own:
+            folder = point / os.path.relpath(own[""], root)
+            if (folder / "memory.max").exists():
+                return GroupAccount(is_v2=True, memory=folder, cpu=folder, limit_bytes=limit_bytes)
+        for controller in options if kind == "cgroup" else ():
+            if controller in own:
+                v1[controller] = point / os.path.relpath(own[controller], root)
+    if "memory" in v1 and (v1["memory"] / "memory.limit_in_bytes").exists():
+        return GroupAccount(is_v2=False, memory=v1["memory"], cpu=v1.get("cpuacct"), limit_bytes=limit_bytes)
+    return None
+
+
+def most_memory(wanted_bytes: int, available_bytes: int) -> int:
+    """What a group may have, so that its limit is met before the machine's own end."""
+    return min(wanted_bytes, int(available_bytes * _MOST_OF_MEMORY))
+
+
+def available_bytes() -> int:
+    """What programs can still take without swapping (proc_meminfo)."""
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return machine_bytes()
+
+
 def machine_bytes() -> int:
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def _candidates() -> Iterator[ControlGroups]:
-    own = {}
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        _, controllers, path = line.split(":", 2)
-        own.update(dict.fromkeys(controllers.split(","), path))
+    own = _groups_of("self")
     mounts = list(_mounts())
     for kind, _, root, point in mounts:
         if kind == "cgroup2" and "" in own:
@@ -192,6 +241,15 @@ def _candidates() -> Iterator[ControlGroups]:
         # Mounted together with `cpu`, it would also give the program a scheduling share of its own, and change timings.
         cpu = v1.get("cpuacct") if v1.get("cpuacct") != v1.get("cpu") else None
         yield ControlGroups(is_v2=False, memory=v1["memory"], processes=v1["pids"], cpu=cpu, machine_bytes=most)
+
+
+def _groups_of(process: str) -> dict[str, str]:
+    """By controller; "" is the group of v2."""
+    groups = {}
+    for line in Path(f"/proc/{process}/cgroup").read_text().splitlines():
+        _, controllers, path = line.split(":", 2)
+        groups.update(dict.fromkeys(controllers.split(","), path))
+    return groups
 
 
 def _mounts() -> Iterator[tuple[str, list[str], str, Path]]:

@@ -21,11 +21,12 @@ def left_behind_in(folder: Path) -> Iterator[Path]:
     except OSError:
         return
     for name in names:
-        if name.startswith(PREFIX) and _is_left_behind(name):
+        if name.startswith(PREFIX) and is_left_behind(name):
             yield folder / name
 
 
-def _is_left_behind(name: str) -> bool:
+def is_left_behind(name: str) -> bool:
+    """Whether `name` begins as a process of this pid namespace that is gone would have begun it."""
     namespace, _, rest = name.removeprefix(PREFIX).partition("-")
     pid, _, rest = rest.partition("-")
     start, _, _ = rest.partition("-")

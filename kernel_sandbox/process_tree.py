@@ -4,13 +4,13 @@ import contextlib
 import os
 import select
 import signal
-import subprocess
 import threading
 import time
 from collections.abc import Callable
 
-from kernel_sandbox.control_groups import ControlGroup, MemoryAccount, machine_bytes
-from kernel_sandbox.ending import Cause, Evidence, host_oom_kills, read_ending
+from kernel_sandbox.control_groups import machine_bytes
+from kernel_sandbox.ending import Cause, Evidence, read_ending
+from kernel_sandbox.launched import LaunchedProgram
 from kernel_sandbox.process_files import (
     STOPPED,
     involuntary_switches,
@@ -27,32 +27,28 @@ _CPU_CLOCK_OF_PROCESS = 2  # CPUCLOCK_SCHED, from linux/posix-timers.h: the cloc
 _THREAD_COUNT = 17  # field 20 of /proc/PID/stat (proc(5)), counted from the state
 _SCRATCH_CHECK_S, _SCRATCH_CHECK_SHARE = 0.05, 0.1
 _CPU_CHECK_S = 0.1
-_LAST_BREATH_S = 5.0
 
 
 class ProcessTree:
-    """`root_pid` is process 1 of the sandbox's pid namespace: killing it kills all, orphans become its children.
+    """What `program` started, and itself: its root is process 1 of a pid namespace, whose orphans become its children.
 
-    `launcher` is the process outside that waits for it and passes its status on. A daemon thread drains `log_fd` and
-    kills when the tree is beyond its wall clock, its CPU time (with a group: of all processes together; without, the
-    kernel limits each) or its scratch folder (`scratch_is_full`; None where the program cannot write).
+    A daemon thread drains `log_fd` and kills when the tree is beyond its wall clock, its CPU time (where it is counted
+    for all processes together; elsewhere the kernel limits each) or its scratch folder (`scratch_is_full`; None where
+    the program cannot write).
     """
 
     def __init__(
         self,
-        launcher: "subprocess.Popen[bytes]",
-        root_pid: int,
+        program: LaunchedProgram,
         log_fd: int,
         limits: Limits,
         *,
-        group: ControlGroup | None,
         machine_memory_bytes: int | None,
         scratch_is_full: Callable[[], bool] | None,
         is_first_process: bool,
     ) -> None:
-        self.root_pid = root_pid
-        self._launcher = launcher
-        self._launcher_fd = os.pidfd_open(launcher.pid)
+        self.root_pid = root_pid = program.root_pid
+        self._program = program
         self._root_fd = os.pidfd_open(root_pid)
         # Kept open: most programs are one thread, which is then stopped or counted in a few microseconds.
         self._root_stat_fd = os.open(f"/proc/{root_pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -60,11 +56,10 @@ class ProcessTree:
         self._root_children_fd = os.open(f"/proc/{root_pid}/task/{root_pid}/children", os.O_RDONLY | os.O_CLOEXEC)
         self._log_fd = log_fd
         self._limits = limits
-        self._group = group
         self._machine_bytes = machine_memory_bytes or machine_bytes()
-        self._oom_kills = host_oom_kills() if group is None else 0
         self._scratch_is_full = scratch_is_full
         self._is_first_process = is_first_process
+        self._counts_cpu = program.cpu_time_s() is not None
         self._log = bytearray()
         self._started_s = time.monotonic()
         self._deadline_s = self._started_s + limits.wall_s
@@ -134,27 +129,26 @@ class ProcessTree:
     def end(self) -> None:
         """As `kill`, for whom it is all the same how the program had ended. Raises SandboxError for what is left."""
         self._end(Cause.REQUEST)
-        if self._group is not None:
-            self._group.remove()
+        self._program.release()
 
     def _end(self, cause: Cause) -> Finished | SandboxError:
         if self._finished is None:
             if self._watcher.is_alive():
                 self._cause = self._cause or cause
-                self._signal_root(signal.SIGKILL)
+                self._program.kill()
             self._watcher.join()
             self._finished = self._reap()
         return self._finished
 
     def _watch(self) -> None:
-        """Ends when the launcher has."""
+        """Ends when the program has."""
         poll = select.poll()
         poll.register(self._log_fd, select.POLLIN)
-        poll.register(self._launcher_fd, select.POLLIN)
+        poll.register(self._program.ended_fd, select.POLLIN)
         while True:
             self._cause = self._cause or self._broken_limit()
             if self._cause is not None:
-                self._signal_root(signal.SIGKILL)
+                self._program.kill()
                 remaining_s = 1.0
             else:
                 remaining_s = max(self._next_check_s() - time.monotonic(), 0.0)
@@ -165,12 +159,12 @@ class ProcessTree:
                 del self._log[: -self._limits.log_bytes]
                 if not piece:
                     poll.unregister(self._log_fd)
-            elif self._launcher_fd in ready:
+            elif self._program.ended_fd in ready:
                 return
 
     def _next_check_s(self) -> float:
         checks = [self._deadline_s]
-        if self._group is not None:
+        if self._counts_cpu:
             checks.append(self._cpu_check_s)
         if self._scratch_is_full is not None:
             checks.append(self._scratch_check_s)
@@ -180,8 +174,8 @@ class ProcessTree:
         now_s = time.monotonic()
         if now_s >= self._deadline_s:
             return Cause.TIME
-        if self._group is not None and now_s >= self._cpu_check_s:
-            left_s = self._limits.cpu_s - self._group.cpu_time_s()
+        if self._counts_cpu and now_s >= self._cpu_check_s:
+            left_s = self._limits.cpu_s - (self._program.cpu_time_s() or 0.0)
             if left_s <= 0:
                 return Cause.TIME
             # No earlier can all cores together use it up: a program that is measured is not woken up for this.
@@ -194,49 +188,30 @@ class ProcessTree:
         return None
 
     def _reap(self) -> Finished | SandboxError:
-        _, status, usage = os.wait4(self._launcher.pid, 0)
-        code = self._launcher.returncode = os.waitstatus_to_exitcode(status)
-        # The launcher may be faster than the kernel, which ends the namespace with its process 1.
-        self._signal_root(signal.SIGKILL)
-        is_over = self._is_over(_LAST_BREATH_S)
-        memory = self._memory_account(usage.ru_maxrss << 10)
         for descriptor in (
-            *(self._launcher_fd, self._root_fd, self._log_fd),
+            *(self._root_fd, self._log_fd),
             *(self._root_stat_fd, self._root_status_fd, self._root_children_fd),
         ):
             os.close(descriptor)
         log = self._log.decode(errors="replace")
-        evidence = Evidence(
-            cause=self._cause,
-            launcher_status=code,
-            log=log,
-            used_up_cpu=usage.ru_utime + usage.ru_stime >= self._limits.cpu_s,
-            memory=memory,
-            machine_bytes=self._machine_bytes,
-            is_first_process=self._is_first_process,
-        )
         try:
-            if not is_over:
-                raise SandboxError(f"process {self.root_pid} was killed and does not end: the kernel holds it")
-            if self._group is not None:
-                self._group.remove()
+            reaped = self._program.reap()
+            self._program.release()
+            if self._cause is None and reaped.status and self._scratch_is_full is not None and self._scratch_is_full():
+                self._cause = Cause.SCRATCH  # faster than our checks, it met the end of a file system
+            evidence = Evidence(
+                cause=self._cause,
+                launcher_status=reaped.status,
+                log=log,
+                used_up_cpu=reaped.cpu_s >= self._limits.cpu_s,
+                memory=reaped.memory,
+                machine_bytes=self._machine_bytes,
+                is_first_process=self._is_first_process,
+            )
             ending, exit_code = read_ending(evidence)
         except SandboxError as error:
             return error
         return Finished(ending=ending, exit_code=exit_code, log=log, wall_s=time.monotonic() - self._started_s)
-
-    def _is_over(self, seconds: float) -> bool:
-        """Whether process 1 has ended, and with it all of its namespace."""
-        poll = select.poll()
-        poll.register(self._root_fd, select.POLLIN)
-        return bool(poll.poll(seconds * 1000))
-
-    def _memory_account(self, largest_process_bytes: int) -> MemoryAccount:
-        """Without a group: whether the kernel ended any process on this machine, and our largest one."""
-        if self._group is not None:
-            return self._group.memory()
-        was_killed = host_oom_kills() > self._oom_kills
-        return MemoryAccount(was_killed=was_killed, met_its_limit=False, peak_bytes=largest_process_bytes)
 
     def _signal_root(self, number: int) -> None:
         if self._finished is None:

@@ -113,7 +113,9 @@ class SandboxSession(Protocol):
         file_descriptors: Sequence[int] = (),
         core: int | None = None,
     ) -> SandboxedProcess:
-        """`file_descriptors` keep their numbers inside. `core` pins the program to one core, for good."""
+        """`file_descriptors` keep their numbers inside. `core` pins the program to one core, for good.
+
+        A session is for one such program, its last."""
         ...
 
     def close(self) -> None: ...
@@ -128,4 +130,9 @@ class Sandbox(Protocol):
 
     def open(self, limits: Limits, read_only: Mapping[Path, str] | None = None) -> SandboxSession:
         """`read_only` maps host paths to where they appear inside, beside the system's compilers and libraries."""
+        ...
+
+    def describe_limits(self) -> str:
+        """One line, after a tiny real run: what holds a program's limits here. Raises SandboxUnavailable, with the
+        fix."""
         ...

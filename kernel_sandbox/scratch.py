@@ -34,36 +34,10 @@ class Scratch:
                 ) from error
 
     def put(self, name: str, content: bytes) -> None:
-        """Replaces whatever the program left under that name, never follows it."""
-        _check_name(name)
-        try:
-            os.unlink(name, dir_fd=self.directory_fd)
-        except FileNotFoundError:
-            pass
-        except IsADirectoryError as error:
-            raise SandboxError(f"the program made a folder of {SCRATCH}/{name}") from error
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(os.open(name, flags, 0o755, dir_fd=self.directory_fd), "wb") as file:
-            file.write(content)
+        put_file(self.directory_fd, name, content)
 
     def get(self, name: str, limit_bytes: int) -> bytes:
-        """Raises SandboxError for what is not a regular file of at most `limit_bytes`."""
-        _check_name(name)
-        try:
-            # O_NONBLOCK, or a named pipe would hold us here for ever.
-            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-            descriptor = os.open(name, flags, dir_fd=self.directory_fd)
-        except OSError as error:
-            raise SandboxError(f"{SCRATCH}/{name} cannot be taken out: {error.strerror}") from error
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
-            os.close(descriptor)
-            raise SandboxError(f"{SCRATCH}/{name} is not a plain file (mode {status.st_mode:o})")
-        with open(descriptor, "rb") as file:
-            content = file.read(limit_bytes + 1)
-        if len(content) > limit_bytes:
-            raise SandboxError(f"{SCRATCH}/{name} has more than {limit_bytes} bytes")
-        return content
+        return take_file(self.directory_fd, name, limit_bytes)
 
     def size_bytes(self, give_up_above: int) -> int:
         """Allocated bytes, with one block charged for each entry; stops counting above `give_up_above`."""
@@ -100,6 +74,41 @@ class Scratch:
         _remove(self.path)
         if self.path.exists():
             raise SandboxError(f"cannot remove the scratch folder {self.path}: remove it by hand")
+
+
+def put_file(directory_fd: int, name: str, content: bytes) -> None:
+    """Replaces whatever the program left under that name, never follows it."""
+    _check_name(name)
+    try:
+        os.unlink(name, dir_fd=directory_fd)
+    except FileNotFoundError:
+        pass
+    except IsADirectoryError as error:
+        raise SandboxError(f"the program made a folder of {SCRATCH}/{name}") from error
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(name, flags, 0o755, dir_fd=directory_fd), "wb") as file:
+        os.fchmod(file.fileno(), 0o755)  # whatever our umask is: the program may have another uid
+        file.write(content)
+
+
+def take_file(directory_fd: int, name: str, limit_bytes: int) -> bytes:
+    """Raises SandboxError for what is not a regular file of at most `limit_bytes`."""
+    _check_name(name)
+    try:
+        # O_NONBLOCK, or a named pipe would hold us here for ever.
+        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        descriptor = os.open(name, flags, dir_fd=directory_fd)
+    except OSError as error:
+        raise SandboxError(f"{SCRATCH}/{name} cannot be taken out: {error.strerror}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or status.st_nlink != 1:
+        os.close(descriptor)
+        raise SandboxError(f"{SCRATCH}/{name} is not a plain file (mode {status.st_mode:o})")
+    with open(descriptor, "rb") as file:
+        content = file.read(limit_bytes + 1)
+    if len(content) > limit_bytes:
+        raise SandboxError(f"{SCRATCH}/{name} has more than {limit_bytes} bytes")
+    return content
 
 
 def remove_left_behind(folder: Path) -> None:

@@ -116,7 +116,9 @@ def seccomp_filter(*, may_exit_as_killed: bool = True) -> bytes:
         *(_argument(2), _instruction(_JUMP_IF_EQUAL, 0, on_false=3)),
         *(_argument_high(2), _instruction(_JUMP_IF_EQUAL, 0, on_false=1), _answer(_ALLOW)),
     ]
-    program += _on(_PRLIMIT[column], [*is_none, _argument(1), stack_only, _answer(_ALLOW), _answer(_EPERM)])
+    # Its own, not that of process 1, which has its uid and starts the others.
+    is_own = [_argument(0), _instruction(_JUMP_IF_EQUAL, 0, on_true=1), _answer(_EPERM)]
+    program += _on(_PRLIMIT[column], [*is_none, *is_own, _argument(1), stack_only, _answer(_ALLOW), _answer(_EPERM)])
     if not may_exit_as_killed:
         for numbers in (_EXIT, _EXIT_GROUP):
             is_killed = [_instruction(_AND, 0xFF), _instruction(_JUMP_IF_EQUAL, _KILLED_STATUS, on_false=1)]

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from own_engine import OwnEngine
+
     from candidates.benchmark.baseline import BaselinePool
 
 # A shell starts what it puts into the background with Ctrl-C ignored, and commands that the tests interrupt inherit it.
@@ -37,6 +39,18 @@ def pool(cache_folder: Path) -> Iterator["BaselinePool"]:
 
     with BaselinePool(cache_folder / "compile") as pool:
         yield pool
+
+
+@pytest.fixture(scope="session")
+def docker_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator["OwnEngine"]:
+    """An engine of our own, for all tests together; skips where none can be started."""
+    from own_engine import NoEngine, own_engine
+
+    try:
+        with own_engine(tmp_path_factory.mktemp("docker")) as engine:
+            yield engine
+    except NoEngine as reason:
+        pytest.skip(str(reason))
 
 
 @pytest.fixture(scope="session")

@@ -28,12 +28,18 @@ Shape = tuple[int | str, ...]
 
 
 def judge_source(
-    task: KernelTask, source: str, *, prepare: str | None = None, seed: int | None = None
+    task: KernelTask,
+    source: str,
+    *,
+    prepare: str | None = None,
+    seed: int | None = None,
+    builder: Builder = BUILDER,
+    judge: Judge = JUDGE,
 ) -> Accepted | Rejected | NeedsDevice:
     """Builds and judges C++ whose text needs no includes of its own."""
     candidate = Candidate(language=LanguageName.CPP, source=INCLUDES + source, prepare=prepare)
-    artifact = BUILDER.build(task, candidate)
-    return artifact if isinstance(artifact, Rejected) else JUDGE.judge(task, candidate, artifact, seed=seed)
+    artifact = builder.build(task, candidate)
+    return artifact if isinstance(artifact, Rejected) else judge.judge(task, candidate, artifact, seed=seed)
 
 
 def input_spec(

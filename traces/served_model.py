@@ -186,6 +186,8 @@ class ServedModel:
             try:
                 with _quiet():
                     model.save_pretrained(folder)
+                for file in folder.iterdir():
+                    file.chmod(0o644)  # safetensors leaves its to us alone, and a sandbox may read as another user
             except SafetensorError as error:
                 raise OSError(f"the model could not be unpacked into {self._cache.parent}: {error}") from error
             with contextlib.suppress(OSError):  # another process was faster

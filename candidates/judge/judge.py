@@ -72,16 +72,23 @@ class _Ground:
     longest_s: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuBench:
+    gpu: Gpu
+    sandbox: Sandbox
+    """Which shows it."""
+
+
 class Judge:
-    """`core` pins the kernel to one core, `cache_folder` keeps the compiled runner; `gpu` is the one that the sandbox
-    shows, where it shows one."""
+    """`core` pins the kernel to one core, `cache_folder` keeps the compiled runner; `gpu` is where kernels for its
+    architecture run."""
 
     def __init__(
         self,
         sandbox: Sandbox,
         *,
         core: int | None = None,
-        gpu: Gpu | None = None,
+        gpu: GpuBench | None = None,
         call_limit_s: float = CALL_LIMIT_S,
         cache_folder: Path | None = None,
         defences: Defences = ALL_DEFENCES,
@@ -103,7 +110,7 @@ class Judge:
         match candidate.language:
             case LanguageName.CPP:
                 ground = self._native(task, candidate, artifact)
-            case _ if self._gpu is not None and self._gpu.serves(task):
+            case LanguageName.TRITON | LanguageName.CUDA if self._gpu is not None and self._gpu.gpu.serves(task):
                 ground = self._on_gpu(task, candidate, artifact, self._gpu)
             case LanguageName.TRITON:
                 ground = self._interpreted(task, candidate, rng)
@@ -154,11 +161,11 @@ class Judge:
             longest_s=math.inf,
         )
 
-    def _on_gpu(self, task: KernelTask, candidate: Candidate, artifact: bytes, gpu: Gpu) -> _Ground:
+    def _on_gpu(self, task: KernelTask, candidate: Candidate, artifact: bytes, bench: GpuBench) -> _Ground:
         def open_runner(arena: Arena) -> KernelRunner:
-            mode = on_gpu(gpu.uuid)
+            mode = on_gpu(bench.gpu.uuid)
             return open_python_runner(
-                self._sandbox, task, candidate, artifact, arena, mode, call_limit_s=self._call_limit_s
+                bench.sandbox, task, candidate, artifact, arena, mode, call_limit_s=self._call_limit_s
             )
 
         return _Ground(

@@ -9,7 +9,7 @@ from rich.table import Table
 from candidates.measurement import Decision, Measurement
 from candidates.verdict import Rejected, is_native
 from compiler_agent.commands.judge import parse_candidate, print_verdict, record_evaluation, verdict_document
-from compiler_agent.commands.options import JsonOption
+from compiler_agent.commands.options import JsonOption, SandboxOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, print_json, result_console
@@ -21,13 +21,14 @@ def bench(
     task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
     candidate: Annotated[Path, typer.Argument(help="A candidate file, such as kernel.cpp.")],
     confirm: Annotated[bool, typer.Option(help="Confirm a win in 7 fresh processes.")] = True,
+    sandbox: SandboxOption = None,
     json: JsonOption = False,
 ) -> ExitCode:
     """Judges a kernel, then races it against the best of its baselines in pairs.
 
     Example: compiler-agent bench 3f2a kernel.cpp --no-confirm
     """
-    settings = read_settings()
+    settings = read_settings(sandbox=sandbox)
     require_machine(settings)
     with open_workbench(settings) as workbench:
         found = find_task(workbench.ledger, task)

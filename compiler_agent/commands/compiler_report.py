@@ -30,9 +30,10 @@ def report(
 
     Example: compiler-agent task report 3f2a kernel.cpp
     """
-    ledger = Ledger(read_settings().ledger_url)
+    settings = read_settings()
+    ledger = Ledger(settings.ledger_url)
     found = find_task(ledger, task)
-    made = compiler_reports().report(found, _find_candidate(ledger, candidate))
+    made = compiler_reports(settings).report(found, _find_candidate(ledger, candidate))
     if json:
         print_json(made)
     else:

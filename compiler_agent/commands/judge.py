@@ -12,7 +12,7 @@ from candidates.ledger.ledger import Ledger
 from candidates.measurement import Measurement
 from candidates.task import KernelTask
 from candidates.verdict import Accepted, NeedsDevice, Rejected, Verdict, is_native
-from compiler_agent.commands.options import JsonOption
+from compiler_agent.commands.options import JsonOption, SandboxOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
@@ -26,6 +26,7 @@ def judge(
     candidate: Annotated[Path, typer.Argument(help="A candidate file, such as kernel.cpp.")],
     seed: Annotated[int | None, typer.Option(min=0, help="Repeat a judgement with its seed.")] = None,
     sanitize: Annotated[bool, typer.Option(help="Also run it under sanitizers of memory and behaviour.")] = True,
+    sandbox: SandboxOption = None,
     json: JsonOption = False,
 ) -> ExitCode:
     """Builds a kernel in the sandbox, runs it there on secret inputs, and compares with float64.
@@ -34,7 +35,7 @@ def judge(
 
     Example: compiler-agent judge 3f2a kernel.cpp
     """
-    settings = read_settings()
+    settings = read_settings(sandbox=sandbox)
     require_machine(settings)
     with open_workbench(settings) as bench:
         found = find_task(bench.ledger, task)

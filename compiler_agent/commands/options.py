@@ -6,6 +6,7 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from candidates.task import Architecture
+from compiler_agent.settings import SandboxName
 from traces.replay.settings import EngineName
 
 ModelOption = Annotated[str, typer.Option(help="A local Hugging Face folder, or the embedded default.")]
@@ -33,6 +34,11 @@ ArchitectureOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+
+SandboxOption = Annotated[
+    SandboxName | None,
+    typer.Option(help="What holds untrusted kernels; else COMPILER_AGENT_SANDBOX says, else it is bubblewrap."),
+]
 
 AgentOption = Annotated[
     list[str] | None,

@@ -20,7 +20,7 @@ from compiler_agent.commands.options import JsonOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.settings import read_settings
-from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from compiler_agent.wiring import make_sandbox
 
 
 def import_problems(
@@ -32,11 +32,12 @@ def import_problems(
 
     Example: compiler-agent task import KernelBench/level1/23_Softmax.py
     """
+    settings = read_settings()
     problems = read_problems(path)
-    ledger = Ledger(read_settings().ledger_url)
+    ledger = Ledger(settings.ledger_url)
     device = fingerprint_device()
     ledger.put_device(device)
-    sandbox = BubblewrapSandbox()
+    sandbox = make_sandbox(settings)
     made: list[KernelTask] = []
     obstacles: list[dict[str, str]] = []
     for problem in problems:

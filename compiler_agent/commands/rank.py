@@ -29,7 +29,7 @@ from compiler_agent.models.endpoints import find_endpoint, read_endpoints
 from compiler_agent.models.metered import price_of
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.settings import Settings, read_settings
-from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from compiler_agent.wiring import make_sandbox
 
 EXAM_TASKS = Path(compiler_agent.__file__).with_name("exam_tasks")
 
@@ -70,7 +70,7 @@ def rank(
     ]
     require_machine(settings)
     ledger = Ledger(settings.ledger_url)
-    tasks = _make_tasks(ledger, problems)
+    tasks = _make_tasks(settings, ledger, problems)
     reports = []
     for name, chosen in requests:
         endpoint = find_endpoint(read_endpoints(settings.home, os.environ), name)
@@ -117,11 +117,11 @@ def _choose_problems(names: list[str] | tuple[()]) -> list[Problem]:
     return [problem for name, problem in problems.items() if not names or name in names]
 
 
-def _make_tasks(ledger: Ledger, problems: list[Problem]) -> tuple[ExamTask, ...]:
+def _make_tasks(settings: Settings, ledger: Ledger, problems: list[Problem]) -> tuple[ExamTask, ...]:
     """Made again each time, seconds each: the same problem on the same device is the same task."""
     device = fingerprint_device()
     ledger.put_device(device)
-    sandbox = BubblewrapSandbox()
+    sandbox = make_sandbox(settings)
     tasks = []
     for problem in problems:
         progress_console.print(f"task {problem.name}", highlight=False)

@@ -22,6 +22,7 @@ from compiler_agent.commands.options import (
     ModelNameOption,
     ModelOption,
     PaybackDaysOption,
+    SandboxOption,
     TraceFormatOption,
     UtilisationOption,
     WorkloadClassOption,
@@ -63,6 +64,7 @@ def run(
     approve_automatically: Annotated[
         bool, typer.Option("--approve-automatically", help="A build that passes every gate goes live by itself.")
     ] = False,
+    sandbox: SandboxOption = None,
     json: JsonOption = False,
 ) -> ExitCode:
     """Performs a nightly run: replays traffic, finds hot ops, searches kernels, ships what wins.
@@ -73,7 +75,7 @@ def run(
 
     With a language model, after a cheap start: --agent search --agent llm --model-name claude --budget-usd 5
     """
-    settings = read_settings()
+    settings = read_settings(sandbox=sandbox)
     chosen = choose_agents(
         settings,
         agent or (),

@@ -15,6 +15,7 @@ from compiler_agent.commands.options import (
     BudgetUsdOption,
     JsonOption,
     ModelNameOption,
+    SandboxOption,
 )
 from compiler_agent.commands.task import find_task
 from compiler_agent.local_run import perform_run
@@ -34,6 +35,7 @@ def tune(
     budget_usd: BudgetUsdOption = None,
     budget_tokens: BudgetTokensOption = None,
     budget_calls: BudgetCallsOption = None,
+    sandbox: SandboxOption = None,
     json: JsonOption = False,
 ) -> ExitCode:
     """Searches a kernel for one task, races the best, and confirms it if it wins.
@@ -42,7 +44,7 @@ def tune(
 
     Ctrl-C stops it; the same command goes on. `compiler-agent task list` shows the tasks.
     """
-    settings = read_settings()
+    settings = read_settings(sandbox=sandbox)
     chosen = choose_agents(
         settings, agent or (), model_name or (), usd=budget_usd, tokens=budget_tokens, calls=budget_calls
     )

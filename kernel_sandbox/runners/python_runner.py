@@ -26,7 +26,7 @@ import sys
 import traceback
 import types
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntFlag
 from pathlib import Path
@@ -49,7 +49,7 @@ class Run(IntFlag):
     COLD = 2
     """What a call reads is not in L2."""
     GRAPH = 4
-    """By replaying a CUDA graph, which the first such call of each place captures."""
+    """By replaying a CUDA graph, which the first such call of each place captures; as they are where none can be."""
     WITHOUT_CALLS = 8
     """All but the calls: what everything around them takes."""
 
@@ -68,7 +68,7 @@ if __name__ == "__main__" and sys.argv[1] == "interpret":
 
 import torch  # noqa: E402
 from device_slots import CudaKernel, DeviceSlot  # noqa: E402
-from gpu_device import DeviceFault, DeviceMissing, exit_after, open_device  # noqa: E402
+from gpu_device import CaptureFailed, DeviceFault, DeviceMissing, exit_after, open_device  # noqa: E402
 from host_device import HostDevice  # noqa: E402
 from host_watch import HostWatch, computes_as_before  # noqa: E402
 
@@ -144,7 +144,7 @@ class Runner:
         self.parameter_slots: dict[int, DeviceSlot] = {}
         self.axes: dict[str, int] = {}
         self.calls: list[tuple[int, list[DeviceSlot]]] = []
-        self.graphs: dict[int, Any] = {}
+        self.graphs: dict[int, Callable[[], None]] = {}
 
     def lay_out(self, words: tuple[int, ...]) -> None:
         axis_count = words[2]
@@ -191,17 +191,25 @@ class Runner:
         for index in range(first, first + count):
             if how & Run.GRAPH and index not in self.graphs:
                 self.launch(index)  # compiles, which no graph can hold
-                self.graphs[index] = self.device.capture(functools.partial(self.launch, index))
+                self.graphs[index] = self.capture(index)
             self.device.settle_cache(is_cold=bool(how & Run.COLD))
             began = self.device.mark()
             if not how & Run.WITHOUT_CALLS:
                 if how & Run.GRAPH:
-                    self.graphs[index].replay()
+                    self.graphs[index]()
                 else:
                     self.launch(index, is_watched=not how & Run.TIMED)
             moments.append((began, self.device.mark()))
         self.device.synchronise()
         return int(sum(ended.us_since(began) for began, ended in moments) * 1000)
+
+    def capture(self, index: int) -> Callable[[], None]:
+        """The call as a graph, or as it is where no graph can hold it."""
+        call = functools.partial(self.launch, index)
+        try:
+            return self.device.capture(call).replay  # type: ignore[no-any-return]
+        except CaptureFailed:
+            return call
 
     def launch(self, index: int, *, is_watched: bool = False) -> None:
         parameter_set, slots = self.calls[index]

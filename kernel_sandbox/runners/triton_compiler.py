@@ -177,13 +177,12 @@ def main() -> None:
 
 def _compile(request: dict[str, Any], compilation: Compilation) -> list[str]:
     """What an author must know of how far it went."""
-    started = time.monotonic()
+    started = _cpu_s()
     module = _load(request["launch"])
     prepared: Any = None
     done = 0
     for workload in request["workloads"]:
-        spent_s = time.monotonic() - started
-        if done and spent_s > request["limit_s"] * _SHARE_OF_LIMIT_FOR_MORE_WORKLOADS:
+        if done and _cpu_s() - started > request["limit_s"] * _SHARE_OF_LIMIT_FOR_MORE_WORKLOADS:
             break
         compilation.workload = workload["name"]
         tensors = [_tensor(*tensor) for tensor in workload["tensors"]]
@@ -202,6 +201,11 @@ def _compile(request: dict[str, Any], compilation: Compilation) -> list[str]:
     if done < request["public_workloads"]:
         return [f"compiled for {done} of {request['public_workloads']} workloads, the smallest first"]
     return []
+
+
+def _cpu_s() -> float:
+    """Of this process and of the assemblers that it ran: unlike a clock it does not depend on who else works here."""
+    return sum(os.times()[:4])
 
 
 def _load(launch: dict[str, Any]) -> dict[str, Any]:

@@ -7,24 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from abuse_cases import ABUSES, LIMITS, Abuse
 from sandbox_surroundings import HostServices, descendants, end_of, put_all, traces_of_sandboxes, wait_for
 
 from kernel_sandbox.sandbox import Ending, Limits, Sandbox, SandboxError, SandboxSession
 
-ABUSES = Path(__file__).with_name("abuses")
-LIMITS = Limits(wall_s=10.0, cpu_s=10, memory_bytes=1 << 30, processes=20, scratch_bytes=32 << 20, log_bytes=4096)
-SIGXFSZ = (Ending.SIGNALED, signal.SIGXFSZ)
-
-REFUSALS = {
-    "network": "tcp metadata udp ipv6 dns unix docker hypervisor packets raw_socket",
-    "other processes": "trace_child trace_parent read_parent signal_launcher hurry real_time change_core no_oom"
-    " more_processes more_memory own_cpu_limit launchers_descriptors",
-    "privileges": "become_root capabilities user_namespace user_namespace_by_clone network_namespace join_namespace"
-    " mount remount unmount new_mount_api change_root device_node",
-    "kernel": "keyring add_key bpf perf io_uring userfaultfd kernel_log clock host_name reboot sysrq sysctl"
-    " core_offline kernel_memory",
-    "files": "write_system write_root write_devices write_preload write_cgroup climb_out",
-}
+SOURCES = Path(__file__).with_name("abuses")
 
 
 class SandboxContract:
@@ -34,18 +22,27 @@ class SandboxContract:
     @classmethod
     def programs(cls, sandbox: Sandbox) -> dict[str, bytes]:
         with sandbox.open(Limits()) as session:
-            for source in ABUSES.iterdir():
+            for source in SOURCES.iterdir():
                 session.put(source.name, source.read_bytes())
                 compiled = session.run(["g++", "-O1", "-pthread", "-o", source.stem, source.name])
                 assert compiled.exit_code == 0, compiled.log
-            return {source.stem: session.get(source.stem) for source in ABUSES.iterdir()}
+            return {source.stem: session.get(source.stem) for source in SOURCES.iterdir()}
 
     @pytest.fixture(autouse=True)
     def _nothing_is_left(self, programs: dict[str, bytes]) -> Iterator[None]:
-        before = traces_of_sandboxes()
+        before = self.traces()
         yield
-        after = traces_of_sandboxes()
+        after = self.traces()
         assert after == before, {kind: (before[kind], left) for kind, left in after.items() if left != before[kind]}
+
+    def traces(self) -> dict[str, object]:
+        """What of its sandboxes can be seen from here, by kind."""
+        return traces_of_sandboxes()
+
+    def around(self, others: list[int]) -> tuple[int, int]:
+        """(launcher, program): processes of the one program that was started since there were `others` below us."""
+        launcher, *_, program = (pid for pid in descendants() if pid not in others)
+        return launcher, program
 
     @pytest.fixture
     def session(self, sandbox: Sandbox, programs: dict[str, bytes]) -> Iterator[SandboxSession]:
@@ -86,11 +83,21 @@ class SandboxContract:
 
     # ---- acts that are refused
 
-    @pytest.mark.parametrize("act", " ".join(REFUSALS.values()).split())
-    def test_refuses(self, session: SandboxSession, act: str) -> None:
-        with HostServices() as arguments:
-            finished = session.run(["/scratch/refusals", act, *arguments.get(act, ())])
-        assert (finished.ending, finished.exit_code) == (Ending.EXITED, 1), finished.log
+    @pytest.mark.parametrize("abuse", ABUSES.values(), ids=ABUSES)
+    def test_sandbox_abuse(self, sandbox: Sandbox, programs: dict[str, bytes], abuse: Abuse) -> None:
+        """Each comes to its typed ending, and leaves nothing behind (`_nothing_is_left`)."""
+        with sandbox.open(abuse.limits) as session, HostServices() as arguments:
+            put_all(session, programs)
+            argv = [*abuse.argv, *arguments.get(abuse.argv[-1], ())]
+            if abuse.is_started:
+                process = session.start(argv)
+                process.stdout.read()
+                finished = process.kill(grace_s=5.0)
+            else:
+                finished = session.run(argv)
+        expected = finished.exit_code if abuse.exit_code is None else abuse.exit_code
+        assert (finished.ending, finished.exit_code) == (abuse.ending, expected), finished.log
+        assert len(finished.log) <= abuse.limits.log_bytes
 
     def test_set_user_id_programs_gain_nothing(self, session: SandboxSession) -> None:
         status = dict(
@@ -101,7 +108,8 @@ class SandboxContract:
         assert {int(value, 16) for name, value in status.items() if name.startswith("Cap")} == {0}
         assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2")
         assert "0" not in status["Uid"].split()
-        assert "nosuid" in session.run(["grep", " /usr ", "/proc/mounts"]).log
+        is_ignored = "nosuid" in session.run(["grep", " /usr ", "/proc/mounts"]).log
+        assert is_ignored or not session.run(["find", "/usr", "-perm", "/6000", "-type", "f"]).log
 
     @pytest.mark.parametrize("start", [False, True])
     def test_no_environment_of_the_launcher_shows_inside(
@@ -136,22 +144,10 @@ class SandboxContract:
 
     # ---- taking more than was given
 
-    @pytest.mark.parametrize("abuse", ["fork_bomb", "thread_bomb", "zombies"])
-    def test_processes_are_bounded(self, session: SandboxSession, abuse: str) -> None:
-        finished = session.run(["/scratch/exhaustion", abuse])
-        assert (finished.ending, finished.exit_code) == (Ending.EXITED, 1), finished.log
-
-    def test_memory_of_one_process_is_bounded(self, session: SandboxSession) -> None:
-        assert session.run(["/scratch/exhaustion", "eat_memory"]).ending is Ending.OUT_OF_MEMORY
-
     def test_memory_of_many_small_ones_is_bounded(self, session: SandboxSession, holds_whole_trees: bool) -> None:
         if not holds_whole_trees:
             return  # it says so: see Limits.memory_bytes
         assert session.run(["/scratch/exhaustion", "eat_memory_together"]).ending is Ending.OUT_OF_MEMORY
-
-    def test_processor_time_is_bounded(self, sandbox: Sandbox) -> None:
-        with sandbox.open(Limits(cpu_s=1, wall_s=20.0)) as session:
-            assert session.run(["sh", "-c", "while :; do :; done"]).ending is Ending.TIMED_OUT
 
     def test_processor_time_of_many_is_bounded(
         self, sandbox: Sandbox, programs: dict[str, bytes], holds_whole_trees: bool
@@ -162,22 +158,9 @@ class SandboxContract:
         assert finished.ending is Ending.TIMED_OUT
         assert finished.wall_s < 2.5 or not holds_whole_trees
 
-    @pytest.mark.parametrize("folder", ["/scratch", "/tmp", "/dev/shm"])
-    @pytest.mark.parametrize("abuse", ["fill", "fill_inodes"])
-    def test_all_that_can_be_written_is_bounded(self, session: SandboxSession, abuse: str, folder: str) -> None:
-        finished = session.run(["/scratch/exhaustion", abuse, folder])
-        assert (finished.ending, finished.exit_code) == SIGXFSZ, finished.log
-
-    def test_a_started_program_cannot_fill_it_either(self, session: SandboxSession) -> None:
-        assert end_of(session.start(["/scratch/exhaustion", "fill", "/tmp"])) == SIGXFSZ
-
     def test_a_large_file_is_bounded(self, session: SandboxSession) -> None:
         finished = session.run(["dd", "if=/dev/zero", "of=/scratch/large", "bs=1M", "count=100"])
         assert finished.exit_code != 0
-
-    def test_a_huge_sparse_file_is_refused(self, session: SandboxSession) -> None:
-        finished = session.run(["/scratch/exhaustion", "sparse"])
-        assert (finished.ending, finished.exit_code) == SIGXFSZ
 
     def test_without_scratch_nothing_can_be_written(self, sandbox: Sandbox) -> None:
         with sandbox.open(Limits(scratch_bytes=0)) as session:
@@ -193,17 +176,6 @@ class SandboxContract:
         assert finished.log.endswith("the end\n")
 
     # ---- not ending
-
-    @pytest.mark.parametrize("abuse", ["sleep", "ignore_signals", "stop_itself"])
-    @pytest.mark.parametrize("start", [False, True])
-    def test_what_does_not_end_is_ended(
-        self, sandbox: Sandbox, programs: dict[str, bytes], abuse: str, start: bool
-    ) -> None:
-        with sandbox.open(Limits(wall_s=0.3)) as session:
-            put_all(session, programs)
-            command = ["/scratch/exhaustion", abuse]
-            ending = end_of(session.start(command))[0] if start else session.run(command).ending
-        assert ending is Ending.TIMED_OUT
 
     def test_a_daemon_does_not_outlive_its_program(self, session: SandboxSession) -> None:
         assert session.run(["/scratch/exhaustion", "outlive"]).exit_code == 0
@@ -244,9 +216,6 @@ class SandboxContract:
         finished = session.run(["true"])
         assert (finished.ending, finished.exit_code, finished.log) == (Ending.EXITED, 0, "")
         assert "/scratch" not in session.run(["sh", "-c", "echo $LD_PRELOAD $LD_LIBRARY_PATH $PYTHONPATH $PATH"]).log
-
-    def test_nothing_is_left_of_locked_and_deep_folders(self, session: SandboxSession) -> None:
-        assert session.run(["/scratch/exhaustion", "lock_folders"]).exit_code == 0
 
     # ---- started programs
 
@@ -301,27 +270,12 @@ class SandboxContract:
         process = session.start(["cat"])
         process.stdin.write(b"x")
         process.stdout.read(1)
-        launcher, *_, program = (pid for pid in descendants() if pid not in others)
+        launcher, program = self.around(others)
         os.kill(program if victim == "program" else launcher, signal.SIGKILL)
         assert process.stdout.read(1) == b""
         for _ in range(2):
             with pytest.raises(SandboxError, match="killed"):
                 process.kill(grace_s=5.0)
-
-    @pytest.mark.parametrize(
-        "how",
-        [
-            *("exit", "exit_of_thread", "kill", "kill_all", "kill_from_child"),
-            *("timer", "child_exit", "parent_death", "pipe_signal"),
-        ],
-    )
-    def test_a_program_cannot_look_as_if_it_had_been_killed(self, session: SandboxSession, how: str) -> None:
-        ending, exit_code = end_of(session.start(["/scratch/exhaustion", "pretend", how]))
-        expected = (Ending.FORBIDDEN_SYSTEM_CALL, signal.SIGSYS) if how.startswith("exit") else (Ending.EXITED, 3)
-        assert (ending, exit_code) == expected
-
-    def test_a_started_program_out_of_memory_is_at_fault_itself(self, session: SandboxSession) -> None:
-        assert end_of(session.start(["/scratch/exhaustion", "eat_memory"]))[0] is Ending.OUT_OF_MEMORY
 
     def test_a_disk_without_room_is_a_failure_of_machinery(self, sandbox: Sandbox) -> None:
         with sandbox.open(Limits(scratch_bytes=1 << 60)) as session, pytest.raises(SandboxError, match="free"):

@@ -68,12 +68,16 @@ def _files_of_sandboxes(folder: Path) -> Iterator[str]:
                 yield path.name
 
 
+SERVICES: set[int] = set()
+"""Processes that tests started to last, such as a container engine: what is below them is not ours."""
+
+
 def descendants() -> list[int]:
     """Processes below this one, parents first."""
     pids = [os.getpid()]
     for pid in pids:
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
-            pids += [int(child) for child in children.read_text().split()]
+            pids += [child for child in map(int, children.read_text().split()) if child not in SERVICES]
     return pids[1:]
 
 

@@ -116,6 +116,7 @@ def test_the_default_model_is_unpacked_once(tmp_path: Path) -> None:
     served = open_model(DEFAULT_MODEL, tmp_path)
     assert sum(p.numel() for p in served.load().parameters()) == 134_515_008
     (folder,) = (tmp_path / "models").iterdir()
+    assert all(file.stat().st_mode & 0o444 == 0o444 for file in folder.iterdir())
     written = (folder / "model.safetensors").stat().st_mtime_ns
     again = open_model(DEFAULT_MODEL, tmp_path)
     assert again.shape.window_tokens == 8192

@@ -5,7 +5,7 @@ from judge_tasks import RMSNORM, SANDBOX, input_spec, make_task, output_spec
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.device import Gpu
-from candidates.judge.judge import Judge
+from candidates.judge.judge import GpuBench, Judge
 from candidates.task import ElementType, InputRole, KernelTask
 from candidates.verdict import Accepted, EvidenceKind, NeedsDevice, Reason, Rejected, Verdict
 from kernel_sandbox.sandbox import SandboxError
@@ -139,7 +139,7 @@ def test_what_the_interpreter_cannot_run_needs_a_device() -> None:
 
 
 def test_a_gpu_that_is_not_there_is_the_machines_fault() -> None:
-    gpu = Gpu(uuid="GPU-00000000-0000-0000-0000-000000000000", architecture="sm_90", device_id="cuda-none")
+    gpu = Gpu(uuid="GPU-00000000-0000-0000-0000-000000000000", architecture="sm_90")
     candidate = Candidate(language=LanguageName.TRITON, source=HONEST, launch_parameters={"BLOCK": BLOCK})
     with pytest.raises(SandboxError, match=r"CUDA|GPU"):
-        Judge(SANDBOX, gpu=gpu).judge(RMSNORM.aimed_at(("sm_90",)), candidate, b"no zip")
+        Judge(SANDBOX, gpu=GpuBench(gpu=gpu, sandbox=SANDBOX)).judge(RMSNORM.aimed_at(("sm_90",)), candidate, b"no zip")

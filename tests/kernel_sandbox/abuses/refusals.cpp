@@ -85,6 +85,11 @@ static bool read_memory(pid_t pid) {
 
 static bool opens(const char* path, int flags) { return open(path, flags, 0644) >= 0; }
 
+static bool reads(const char* path) {
+    char taken;
+    return read(open(path, O_RDONLY), &taken, 1) == 1;
+}
+
 static bool writes(const char* path, const char* text) {
     int descriptor = open(path, O_WRONLY);
     return descriptor >= 0 && write(descriptor, text, strlen(text)) > 0;
@@ -159,6 +164,8 @@ static const std::map<std::string, Act> ACTS = {
     {"trace_child", [](const char*) { return trace_child(); }},
     {"trace_parent", [](const char*) { return ptrace(PTRACE_ATTACH, getppid(), 0, 0) == 0; }},
     {"read_parent", [](const char*) { return read_memory(getppid()); }},
+    // No system call of its own that a filter could tell from others.
+    {"read_init", [](const char*) { return opens("/proc/1/mem", O_RDONLY); }},
     {"signal_launcher", [](const char* pid) { return kill(atoi(pid), 0) == 0; }},
     {"hurry", [](const char*) { return setpriority(PRIO_PROCESS, 0, -5) == 0; }},
     {"real_time", [](const char*) { return runs_in_real_time(); }},
@@ -166,6 +173,7 @@ static const std::map<std::string, Act> ACTS = {
     {"no_oom", [](const char*) { return writes("/proc/self/oom_score_adj", "-1000"); }},
     {"more_processes", [](const char*) { return raises(RLIMIT_NPROC); }},
     {"more_memory", [](const char*) { return raises(RLIMIT_AS); }},
+    {"stack_of_init", [](const char*) { rlimit none = {0, 0}; return prlimit(1, RLIMIT_STACK, &none, nullptr) == 0; }},
     {"own_cpu_limit", [](const char*) { return lowers_cpu_limit(); }},
     // privileges and namespaces
     {"become_root", [](const char*) { return setuid(0) == 0; }},
@@ -194,12 +202,14 @@ static const std::map<std::string, Act> ACTS = {
     {"sysrq", [](const char*) { return writes("/proc/sysrq-trigger", "h"); }},
     {"sysctl", [](const char*) { return writes("/proc/sys/kernel/core_pattern", "|/scratch/x"); }},
     {"core_offline", [](const char*) { return writes("/sys/devices/system/cpu/cpu1/online", "1"); }},
-    {"kernel_memory", [](const char*) { return opens("/proc/kcore", O_RDONLY) || opens("/dev/mem", O_RDONLY); }},
+    {"kernel_memory", [](const char*) { return reads("/proc/kcore") || reads("/dev/mem"); }},
     // files
     {"write_system", [](const char*) { return opens("/usr/planted", O_CREAT | O_WRONLY); }},
     {"write_root", [](const char*) { return opens("/planted", O_CREAT | O_WRONLY); }},
     {"write_devices", [](const char*) { return opens("/dev/planted", O_CREAT | O_WRONLY); }},
     {"write_preload", [](const char*) { return opens("/etc/ld.so.preload", O_CREAT | O_WRONLY); }},
+    {"write_socket_folder", [](const char*) { return opens("/run/supervisor/planted", O_CREAT | O_WRONLY); }},
+    {"reach_host", [](const char*) { return connect_unix("/run/supervisor/socket"); }},
     {"write_cgroup", [](const char*) { return opens("/sys/fs/cgroup/cgroup.procs", O_WRONLY); }},
     {"climb_out", [](const char*) { return opens("/scratch/../../../../../etc/shadow", O_RDONLY); }},
     {"launchers_descriptors", [](const char* pid) {

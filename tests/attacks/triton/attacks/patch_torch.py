@@ -1,7 +1,7 @@
-# what: replaces Tensor.clone, by which the runner gives each call memory of its own
+# what: replaces Tensor.clone for everybody in the process
 # task: gated
 # expected: forbidden_symbol
-# alone: crashed
+# only_static: a right kernel that changes PyTorch around it computes right
 
 import torch
 import triton
