@@ -35,7 +35,8 @@ from typing import Any
 FOLDER = Path(__file__).parent
 
 MACHINERY_FAILED, LOAD_FAILED, CHANGED_FLOAT_STATE, LIBRARY_CALL, CHANGED_INPUTS = range(70, 75)
-KERNEL_RAISED, CANNOT_INTERPRET, RACE, NO_DEVICE = range(75, 79)
+KERNEL_RAISED, CANNOT_INTERPRET = 75, 76
+NO_DEVICE, RACE = 78, 79  # 77 is a fault of the device, by gpu_device.py
 HELLO, PREPARE, LAY_OUT, RUN = range(4)
 REQUEST, REPLY = struct.Struct("=QIIII"), struct.Struct("=QQ")
 OUTPUTS_BIT = 1 << 63
