@@ -54,8 +54,8 @@ class _Batch:
 
     workload: Workload
     distributions: tuple[Distribution, ...]
-    first_case: int
-    """How many of its workload come before it."""
+    is_first: bool
+    """Of its workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +70,7 @@ class _Ground:
     most_s: float
     """No batch but the first of a workload is begun later than this."""
     longest_s: float
+    """And none at all later than this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -215,7 +216,7 @@ class Judge:
         worst, calls_checked = 0.0, 0
         began_s = time.monotonic()
         for batch in batches:
-            if calls_checked and time.monotonic() - began_s > (ground.most_s if batch.first_case else ground.longest_s):
+            if calls_checked and time.monotonic() - began_s > (ground.longest_s if batch.is_first else ground.most_s):
                 continue
             for segment, bytes_below in used.items():
                 arena.release(segment, bytes_below)
@@ -227,7 +228,7 @@ class Judge:
                 arena,
                 rng,
                 self._defences,
-                first_case=batch.first_case,
+                first_case=calls_checked // 2,
             )
             try:
                 found = self._try_batch(ground.task, trial, runner)
@@ -306,7 +307,7 @@ def _plan(task: KernelTask, rng: np.random.Generator, defences: Defences, most_c
         cases = min(max(1, BATCH_BYTES // bytes_a_case), most_cases)
         for first in range(0, len(chosen), cases):
             distributions = tuple(chosen[first : first + cases])
-            yield _Batch(workload=workload, distributions=distributions, first_case=first)
+            yield _Batch(workload=workload, distributions=distributions, is_first=first == 0)
 
 
 def _choose_distributions(task: KernelTask, workload: Workload, rng: np.random.Generator) -> list[Distribution]:

@@ -52,7 +52,7 @@ class Trial:
         defences: Defences = ALL_DEFENCES,
         first_case: int = 0,
     ) -> None:
-        """The cases take the parameter sets in turn; `first_case` is the place of the first among all of a workload."""
+        """The cases take the parameter sets in turn; `first_case` is how many came before."""
         self.task = task
         self.workload = workload
         self._arena = arena
