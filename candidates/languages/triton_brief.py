@@ -112,6 +112,7 @@ Rules
   globals that kernels read are made by NAME = tl.constexpr(value).
 - Every launch must compile for each of {architectures}, and its shared memory must fit there.
   Masks must guard every access out of a tensor: the axes come in other sizes too.
+  What a masked tl.load without `other` gives is undefined (NaN in the interpreter): say other=0.0 where it counts.
 - Without a GPU the file is judged by Triton's interpreter on the CPU, every element, and compiled for each of these
   architectures; it is timed on a GPU only.
 
