@@ -75,7 +75,7 @@ def test_bfloat16_arithmetic_rounds_as_on_a_gpu() -> None:
     assert isinstance(verdict, Accepted), verdict
 
 
-def test_bfloat16_products_and_sums_are_of_values_and_not_of_bits() -> None:
+def test_bfloat16_products_are_of_values_and_not_of_bits() -> None:
     task = make_task(
         "linear_sum",
         "def reference(x, weight):\n    return x @ weight, x.sum(-1)\n",
@@ -93,7 +93,7 @@ def test_bfloat16_products_and_sums_are_of_values_and_not_of_bits() -> None:
     body += "    left = tl.load(x + at, mask=mask, other=0.0)\n"
     body += "    right = tl.load(weight + k[:, None] * 16 + k[None, :])\n"
     body += "    tl.store(y + at, tl.dot(left, right).to(tl.bfloat16), mask=mask)\n"
-    body += "    tl.store(total + m, tl.sum(left, 1), mask=m < rows)\n\n\n"
+    body += "    tl.store(total + m, tl.sum(left.to(tl.float32), 1), mask=m < rows)\n\n\n"
     kernel = "def kernel(x, weight, y, total, rows):\n    _tile[(triton.cdiv(rows, 16),)](x, weight, y, total, rows)\n"
     verdict = judge(HEAD + body + kernel, task)
     assert isinstance(verdict, Accepted), verdict
