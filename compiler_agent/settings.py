@@ -26,9 +26,9 @@ class Settings:
     """`COMPILER_AGENT_TEMPORAL`: host:port of a Temporal cluster. None: an embedded dev server is started."""
     temporal_namespace: str
     """`COMPILER_AGENT_TEMPORAL_NAMESPACE`."""
-    sandbox: SandboxName
+    sandbox: SandboxName = SandboxName.BUBBLEWRAP
     """`COMPILER_AGENT_SANDBOX`; `--sandbox` of a command goes before it."""
-    gpu_uuid: str | None
+    gpu_uuid: str | None = None
     """`COMPILER_AGENT_GPU`: the GPU, or part of one, that kernels for its architecture are judged on; None: no GPU is
     used."""
 
