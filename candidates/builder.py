@@ -3,7 +3,9 @@
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
 
+from candidates.artifact_cache import ArtifactCache
 from candidates.benchmark.exclusive import building_slot
 from candidates.candidate import Candidate, LanguageName
 from candidates.language import BuildRecipe, KernelLanguage, SourceRefused
@@ -26,8 +28,16 @@ class CompilerUnavailable(SandboxUnavailable):
 class Builder:
     """Safe to share between threads; `slots` builds run at once."""
 
-    def __init__(self, sandbox: Sandbox, languages: Mapping[LanguageName, KernelLanguage], slots: int) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        languages: Mapping[LanguageName, KernelLanguage],
+        slots: int,
+        cache_folder: Path | None = None,
+    ) -> None:
+        """`cache_folder` keeps artifacts of recipes that name their toolchain."""
         self._sandbox = sandbox
+        self._cache = ArtifactCache(cache_folder) if cache_folder is not None else None
         self._languages = languages
         self._slots = threading.BoundedSemaphore(slots)
 
@@ -46,18 +56,27 @@ class Builder:
         try:
             recipe = write_recipe()
         except SourceRefused as refusal:
-            return _rejected(Reason.FORBIDDEN_BUILD_FLAG, Evidence(message=str(refusal)))
+            return _rejected(refusal.reason, Evidence(message=str(refusal)))
+        if self._cache is not None and (kept := self._cache.get(recipe)) is not None:
+            return kept
+        made = self._make(recipe)
+        if self._cache is not None and isinstance(made, bytes):
+            self._cache.put(recipe, made)
+        return made
+
+    def _make(self, recipe: BuildRecipe) -> bytes | Rejected:
         with self._slots, building_slot(), self._sandbox.open(LIMITS, recipe.read_only) as session:
             for name, content in recipe.files.items():
                 session.put(name, content)
             for command in recipe.commands:
                 finished = session.run(command)
+                compiler = Path(command[0]).name
                 if finished.ending is Ending.EXITED and finished.exit_code == _PROGRAM_NOT_FOUND:
-                    raise CompilerUnavailable(f"no {command[0]} on this machine: install it (apt install {command[0]})")
+                    raise CompilerUnavailable(f"no {command[0]} on this machine: install it (apt install {compiler})")
                 if finished.ending is Ending.SIGNALED and finished.exit_code in _OPERATORS_SIGNALS:
-                    raise SandboxError(f"{command[0]} was ended by signal {finished.exit_code} from outside")
+                    raise SandboxError(f"{compiler} was ended by signal {finished.exit_code} from outside")
                 if finished.ending is not Ending.EXITED or finished.exit_code != 0:
-                    return _rejected(Reason.BUILD_FAILED, _evidence(command[0], finished))
+                    return _rejected(Reason.BUILD_FAILED, _evidence(compiler, finished))
             try:
                 return session.get(recipe.artifact, ARTIFACT_LIMIT_BYTES)
             except SandboxError as error:

@@ -18,6 +18,11 @@ class LanguageName(StrEnum):
         """Of a candidate's file."""
         return {"cpp": ".cpp", "triton": ".py", "cuda": ".cu"}[self.value]
 
+    @property
+    def comment_marker(self) -> str:
+        """Of a comment that ends with its line."""
+        return "#" if self is LanguageName.TRITON else "//"
+
 
 class Candidate(Record):
     """The id is the hash of exactly these fields, so that two agents may propose one candidate."""

@@ -71,22 +71,31 @@ class KernelResources(Record):
     """Of each thread, in device memory: local arrays and spilled registers."""
     spill_store_bytes: int = Field(ge=0)
     spill_load_bytes: int = Field(ge=0)
+    spilled_registers: int = Field(ge=0, default=0)
+    """Of AMD's, whose assembler counts these and no bytes."""
     occupancy: tuple[OccupancyBound, ...] = ()
     """By threads a block, ascending; empty where the architecture's limits are not known."""
+    line: int | None = None
+    """Of the candidate's source; None where the compiler does not say."""
+    launched: str = ""
+    """With how many blocks, for which workloads; empty where the compiler does not know."""
+    instructions: dict[str, int] = Field(default_factory=dict)
+    """How many the code holds, by kind; empty where they are not counted."""
 
     def headline(self) -> str:
-        spills = (
-            f"SPILLS {self.spill_store_bytes} bytes stored, {self.spill_load_bytes} loaded"
-            if self.spill_store_bytes or self.spill_load_bytes
-            else "no spills"
-        )
+        spills = "no spills"
+        if self.spill_store_bytes or self.spill_load_bytes:
+            spills = f"SPILLS {self.spill_store_bytes} bytes stored, {self.spill_load_bytes} loaded"
+        elif self.spilled_registers:
+            spills = f"SPILLS {self.spilled_registers} registers"
         occupancy = "".join(
             f"; {bound.threads_a_block} threads: {bound.share_of_warps:.0%} by {' and '.join(bound.limited_by)}"
             for bound in self.occupancy
         )
+        line = f" (line {self.line})" if self.line is not None else ""
         return (
-            f"{self.kernel} on {self.architecture}: {self.registers} registers, {self.shared_bytes} bytes shared, "
-            f"{self.stack_bytes} bytes stack, {spills}{occupancy}"
+            f"{self.kernel}{line} on {self.architecture}: {self.registers} registers, "
+            f"{self.shared_bytes} bytes shared, {self.stack_bytes} bytes stack, {spills}{occupancy}"
         )
 
 
@@ -120,7 +129,13 @@ class CompilerReport(Record):
 
     def _kernel_lines(self) -> list[str]:
         lines = ["Kernels, and the most of a multiprocessor's warps that they can fill, by threads a block:"]
-        lines += [f"  {kernel.headline()}" for kernel in self.kernels]
+        for kernel in self.kernels:
+            lines.append(f"  {kernel.headline()}")
+            if kernel.launched:
+                lines.append(f"    {kernel.launched}")
+            if kernel.instructions:
+                counts = ", ".join(f"{count} {kind}" for kind, count in kernel.instructions.items())
+                lines.append(f"    in its code: {counts}")
         return [*lines, *(f"Note: {note}" for note in self.notes)]
 
     def _lines(self) -> list[str]:

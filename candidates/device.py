@@ -5,6 +5,7 @@ import functools
 from pydantic import Field
 
 from candidates.record import Record, digest_of
+from candidates.task import Architecture, KernelTask
 
 
 class DeviceFingerprint(Record):
@@ -26,6 +27,23 @@ class DeviceFingerprint(Record):
     def id(self) -> str:
         """`cpu-` and 12 hex digits; also the name of the device's task queue."""
         return f"{self.kind}-{digest_of(self.model_dump(mode='json'))[:12]}"
+
+
+class Gpu(Record):
+    """One that is here, and that one measurement at a time may have."""
+
+    uuid: str
+    """`GPU-…`, or `MIG-…` for a part of one."""
+    architecture: Architecture
+
+    def serves(self, task: KernelTask) -> bool:
+        """Whether what runs here is evidence for the task."""
+        return self.architecture in task.architectures
+
+
+def kind_of_device(device_id: str) -> str:
+    """Of the fingerprint with this id: `cpu`, `cuda` or `rocm`."""
+    return device_id.partition("-")[0]
 
 
 class BandwidthCeiling(Record):

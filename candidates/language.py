@@ -6,11 +6,17 @@ from pathlib import Path
 from typing import Protocol
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.device import kind_of_device
 from candidates.task import KernelTask
+from candidates.verdict import Reason
 
 
 class SourceRefused(Exception):
     """The candidate asks for something that its language does not allow; the author is at fault."""
+
+    def __init__(self, message: str, reason: Reason = Reason.FORBIDDEN_BUILD_FLAG) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,7 +35,8 @@ class BuildRecipe:
 
 def language_for(task: KernelTask) -> LanguageName:
     """What agents write for a task where nobody says otherwise."""
-    return LanguageName.TRITON if task.architectures else LanguageName.CPP
+    is_for_gpu = bool(task.architectures) or kind_of_device(task.device_id) in ("cuda", "rocm")
+    return LanguageName.TRITON if is_for_gpu else LanguageName.CPP
 
 
 class KernelLanguage(Protocol):
@@ -40,7 +47,7 @@ class KernelLanguage(Protocol):
         ...
 
     def build_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
-        """Raises SourceRefused for flags or entries that are not allowed."""
+        """Raises SourceRefused for flags, entries and whatever else is refused before anything runs."""
         ...
 
     def parse_source(self, text: str, name: str) -> Candidate:

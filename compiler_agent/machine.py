@@ -5,7 +5,9 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 
+from candidates.builder import CompilerUnavailable
 from candidates.judge.sanitizers import check_sanitizers
+from candidates.languages.cuda_toolkit import find_toolkit
 from compiler_agent.models.endpoints import Endpoint, find_endpoint, read_endpoints, read_key
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import Settings
@@ -36,6 +38,7 @@ def examine_machine(settings: Settings) -> tuple[Finding, ...]:
         _examine_temporal(settings),
         _examine_disk(settings),
         _examine_gpu(),
+        _examine_cuda_compiler(),
         _examine_docker(settings),
         *_examine_models(settings),
     )
@@ -134,13 +137,27 @@ def _examine_disk(settings: Settings) -> Finding:
 
 def _examine_gpu() -> Finding:
     path = shutil.which("nvidia-smi")
+    if path is None:
+        detail = "no nvidia-smi on PATH: GPU kernels are compiled, none is run"
+    else:
+        listed = subprocess.run([path, "-L"], capture_output=True, text=True, check=False)
+        detail = "; ".join(listed.stdout.split("\n")[:8]).strip("; ") or listed.stderr.strip()
     return Finding(
         name="GPU",
-        is_there=path is not None,
+        is_there=path is not None and "UUID" in detail,
         is_needed=False,
-        detail=path or "no nvidia-smi on PATH: kernels for the CPU only",
-        fix="install the vendor's driver; GPU kernels are not part of this release",
+        detail=detail,
+        fix="install the vendor's driver; then compiler-agent gpu-check tries the GPU",
     )
+
+
+def _examine_cuda_compiler() -> Finding:
+    try:
+        toolkit = find_toolkit()
+    except CompilerUnavailable as error:
+        return Finding(name="CUDA compiler", is_there=False, is_needed=False, detail=str(error), fix="as it says")
+    detail = f"{toolkit.versions} under {toolkit.root}"
+    return Finding(name="CUDA compiler", is_there=True, is_needed=False, detail=detail)
 
 
 def _examine_docker(settings: Settings) -> Finding:

@@ -28,6 +28,9 @@ class Settings:
     """`COMPILER_AGENT_TEMPORAL_NAMESPACE`."""
     sandbox: SandboxName
     """`COMPILER_AGENT_SANDBOX`; `--sandbox` of a command goes before it."""
+    gpu_uuid: str | None
+    """`COMPILER_AGENT_GPU`: the GPU, or part of one, that kernels for its architecture are judged on; None: no GPU is
+    used."""
 
     @property
     def blobs(self) -> Path:
@@ -51,6 +54,7 @@ def read_settings(environment: Mapping[str, str] = os.environ, *, sandbox: Sandb
         ledger_url=environment.get("COMPILER_AGENT_LEDGER", f"sqlite:///{home / 'ledger.sqlite'}"),
         temporal_address=environment.get("COMPILER_AGENT_TEMPORAL") or None,
         temporal_namespace=environment.get("COMPILER_AGENT_TEMPORAL_NAMESPACE", "default"),
+        gpu_uuid=environment.get("COMPILER_AGENT_GPU") or None,
         sandbox=sandbox or _sandbox_name(environment.get("COMPILER_AGENT_SANDBOX") or SandboxName.BUBBLEWRAP),
     )
 

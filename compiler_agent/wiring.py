@@ -15,11 +15,13 @@ from candidates.candidate import LanguageName
 from candidates.ceilings import fingerprint_device
 from candidates.compiler_report import CompilerReporter
 from candidates.compiler_reports import CompilerReports
-from candidates.judge.judge import Judge
+from candidates.device import Gpu
+from candidates.judge.judge import GpuBench, Judge
 from candidates.judge.sanitizers import Sanitizers
 from candidates.language import KernelLanguage
 from candidates.languages.cpp import CppLanguage
 from candidates.languages.cuda import CudaLanguage
+from candidates.languages.triton import TritonLanguage
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
 from candidates.ledger.known_device import known_device_facts
@@ -29,6 +31,7 @@ from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
 from compiler_agent.device import known_ceilings
+from compiler_agent.gpu import find_gpu
 from compiler_agent.models.endpoints import find_endpoint, read_endpoints
 from compiler_agent.models.metered import MeteredModel, open_model
 from compiler_agent.outcome import UserFault
@@ -37,6 +40,7 @@ from compiler_agent.worker import QueueService
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
 from kernel_sandbox.docker_image import ImageName, recorded_image
 from kernel_sandbox.docker_sandbox import DockerSandbox
+from kernel_sandbox.gpu_nodes import gpu_nodes
 from kernel_sandbox.sandbox import Sandbox
 from workflows import queues
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
@@ -44,14 +48,28 @@ from workflows.activities.ship import DeviceShipActivities, ShipActivities
 from workflows.activities.survey import SurveyActivities, TrafficActivities
 from workflows.activities.tune import TuneActivities
 
-_CPP, _CUDA = CppLanguage(), CudaLanguage()
-LANGUAGES: Mapping[LanguageName, KernelLanguage] = {LanguageName.CPP: _CPP, LanguageName.CUDA: _CUDA}
-REPORTERS: Mapping[LanguageName, CompilerReporter] = {LanguageName.CPP: _CPP, LanguageName.CUDA: _CUDA}
+_CPP, _CUDA, _TRITON = CppLanguage(), CudaLanguage(), TritonLanguage()
+LANGUAGES: Mapping[LanguageName, KernelLanguage] = {
+    LanguageName.CPP: _CPP,
+    LanguageName.CUDA: _CUDA,
+    LanguageName.TRITON: _TRITON,
+}
+REPORTERS: Mapping[LanguageName, CompilerReporter] = {
+    LanguageName.CPP: _CPP,
+    LanguageName.CUDA: _CUDA,
+    LanguageName.TRITON: _TRITON,
+}
 """Languages whose compiler says what it made of a candidate."""
 
+ARTIFACTS = "artifacts"
+"""Of the cache folder: what builds left, where their compilers are known by version."""
 SANDBOXES: Mapping[SandboxName, Callable[[Settings], Sandbox]] = {
     SandboxName.BUBBLEWRAP: lambda settings: BubblewrapSandbox(),
     SandboxName.DOCKER: lambda settings: DockerSandbox(recorded_image(settings.home, ImageName.CPU)),
+}
+GPU_SANDBOXES: Mapping[SandboxName, Callable[[Settings, Gpu], Sandbox]] = {
+    SandboxName.BUBBLEWRAP: lambda settings, gpu: BubblewrapSandbox(gpu_nodes(gpu.uuid)),
+    SandboxName.DOCKER: lambda settings, gpu: DockerSandbox(recorded_image(settings.home, ImageName.CUDA), (gpu.uuid,)),
 }
 """Each raises SandboxUnavailable where it cannot be had."""
 
@@ -135,8 +153,8 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             ledger=ledger,
             blobs=BlobStore(settings.blobs),
             sandbox=sandbox,
-            builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1),
-            judge=Judge(sandbox, core=measuring_core(), cache_folder=settings.cache),
+            builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1, cache_folder=settings.cache / ARTIFACTS),
+            judge=Judge(sandbox, core=measuring_core(), gpu=find_gpu_bench(settings), cache_folder=settings.cache),
             sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
             benchmark=benchmark,
         )
@@ -144,6 +162,16 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
 
 def make_sandbox(settings: Settings) -> Sandbox:
     return SANDBOXES[settings.sandbox](settings)
+
+
+def find_gpu_bench(settings: Settings) -> GpuBench | None:
+    """None where no GPU was named. Raises UserFault and SandboxUnavailable for one that cannot be had."""
+    return None if settings.gpu_uuid is None else make_gpu_bench(settings, find_gpu(settings.gpu_uuid))
+
+
+def make_gpu_bench(settings: Settings, gpu: Gpu) -> GpuBench:
+    """Only what runs a kernel is shown the GPU; what compiles it is not."""
+    return GpuBench(gpu=gpu, sandbox=GPU_SANDBOXES[settings.sandbox](settings, gpu))
 
 
 def compiler_reports(settings: Settings) -> CompilerReports:
@@ -175,9 +203,10 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     author = AuthorActivities(ledger, blobs, agents(settings, ledger, blobs))
                     services.append(QueueService(queue=name, activities=[author.propose], parallel=8))
                 case queues.BUILD:
-                    build = BuildActivities(
-                        ledger, blobs, Builder(make_sandbox(settings), LANGUAGES, slots=cores), parallel=cores
+                    builder = Builder(
+                        make_sandbox(settings), LANGUAGES, slots=cores, cache_folder=settings.cache / ARTIFACTS
                     )
+                    build = BuildActivities(ledger, blobs, builder, parallel=cores)
                     services.append(QueueService(queue=name, activities=[build.build_generation], parallel=2))
                 case queues.SHIP:
                     ship = ShipActivities(ledger, blobs, settings.home, device)

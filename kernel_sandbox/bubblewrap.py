@@ -35,9 +35,11 @@ class BubblewrapSandbox:
 
     name = "bubblewrap"
 
-    def __init__(self) -> None:
+    def __init__(self, device_nodes: Sequence[Path] = ()) -> None:
+        """`device_nodes` of /dev, such as `gpu_nodes`, are shown beside the few that every program gets."""
         self._bwrap: Path | None = None
         self._groups: ControlGroups | None = None
+        self._device_nodes = tuple(device_nodes)
         self._tried: set[tuple[tuple[Path, str], ...]] = set()
 
     def check(self) -> None:
@@ -64,17 +66,24 @@ class BubblewrapSandbox:
             if not path.exists():
                 raise SandboxError(f"{path} does not exist: it cannot be shown in a sandbox")
         if (mounts := tuple(read_only.items())) not in self._tried:
-            with BubblewrapSession(self._bwrap, self._groups, Limits(wall_s=20.0), read_only) as trial:
+            with BubblewrapSession(
+                self._bwrap, self._groups, Limits(wall_s=20.0), read_only, self._device_nodes
+            ) as trial:
                 finished = trial.run(["true"])
             if finished.ending is not Ending.EXITED or finished.exit_code != 0:
                 raise SandboxUnavailable(advice_on(finished.log.strip()))
             self._tried.add(mounts)
-        return BubblewrapSession(self._bwrap, self._groups, limits, read_only)
+        return BubblewrapSession(self._bwrap, self._groups, limits, read_only, self._device_nodes)
 
 
 class BubblewrapSession:
     def __init__(
-        self, bwrap: Path, groups: ControlGroups | None, limits: Limits, read_only: Mapping[Path, str]
+        self,
+        bwrap: Path,
+        groups: ControlGroups | None,
+        limits: Limits,
+        read_only: Mapping[Path, str],
+        device_nodes: tuple[Path, ...],
     ) -> None:
         self._bwrap = bwrap
         self._groups = groups
@@ -82,6 +91,7 @@ class BubblewrapSession:
         self._uid = _choose_uid(read_only)
         self._scratch = Scratch(self._uid)
         self._read_only = read_only
+        self._device_nodes = device_nodes
         self._trees: list[ProcessTree] = []
 
     def put(self, name: str, content: bytes) -> None:
@@ -161,6 +171,7 @@ class BubblewrapSession:
             uid=self._uid,
             scratch=self._scratch,
             read_only=self._read_only,
+            device_nodes=self._device_nodes,
             core=core,
             is_first_process=is_first_process,
         )

@@ -53,6 +53,7 @@ class Launch:
     uid: int
     scratch: Scratch
     read_only: Mapping[Path, str]
+    device_nodes: tuple[Path, ...]
     core: int | None
     is_first_process: bool
 
@@ -148,6 +149,7 @@ class Launch:
         binds += [("--ro-bind", source, target) for source, target in self.read_only.items()]
         hidden = (*_HIDDEN_FROM_ALL, *(_HIDDEN_FROM_ROOT if self.uid == 0 else ()))
         binds += [("--ro-bind", Path("/dev/null"), path) for path in hidden if os.path.exists(path)]
+        binds += [("--dev-bind", node, str(node)) for node in self.device_nodes]
         for option, source, target in binds:
             options += [option, str(source), target]
         if self.is_first_process:

@@ -18,11 +18,12 @@ _CHANGED_FLOAT_STATE = (
     "process would compute otherwise"
 )
 CHANGED_FLOAT_STATE_STATUS = 72
-"""As in kernel_sandbox/runners/cpp_runner.cpp. A kernel that exits with it by itself is rejected all the same."""
+"""As in kernel_sandbox/runners/cpp_runner.cpp and python_runner.py. A kernel that exits with it by itself is rejected
+all the same."""
 _LOAD_FAILED_STATUS = 71
-_PYTHON_FAULTS = {73: Reason.LIBRARY_CALL, 74: Reason.CHANGED_INPUTS}
+_PYTHON_FAULTS = {73: Reason.LIBRARY_CALL, 74: Reason.CHANGED_INPUTS, 79: Reason.NOT_DETERMINISTIC}
 """As in kernel_sandbox/runners/python_runner.py, whose last line of log says more."""
-_RAISED_STATUS = 75
+_RAISED_STATUS, _DEVICE_FAULT_STATUS = 75, 77
 CANNOT_INTERPRET_STATUS = 76
 
 
@@ -34,7 +35,7 @@ def fault_of_ending(ended: RunnerEnded, phase: Reason) -> Fault:
     if finished.ending is Ending.EXITED:
         if finished.exit_code in _PYTHON_FAULTS:
             return Fault(reason=_PYTHON_FAULTS[finished.exit_code], message=last_line(finished.log))
-        if finished.exit_code in (_LOAD_FAILED_STATUS, _RAISED_STATUS):
+        if finished.exit_code in (_LOAD_FAILED_STATUS, _RAISED_STATUS, _DEVICE_FAULT_STATUS):
             return Fault(reason=phase, message=last_line(finished.log))
     reason = _REASONS.get(finished.ending, phase)
     if reason is Reason.CRASHED and (finished.ending is Ending.EXITED or finished.exit_code == signal.SIGKILL):

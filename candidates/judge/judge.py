@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.device import Gpu
 from candidates.inputs import Distribution
 from candidates.judge.artifact import SHIPPING_RULES, find_forbidden
 from candidates.judge.cpp_runner import CALL_LIMIT_S, open_cpp_runner
@@ -23,7 +24,7 @@ from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.judge.endings import CANNOT_INTERPRET_STATUS, fault_of_ending, last_line
 from candidates.judge.instructions import find_forbidden_instructions
 from candidates.judge.outputs import Fault, rejected
-from candidates.judge.python_runner import Mode, open_python_runner
+from candidates.judge.python_runner import INTERPRETED, on_gpu, open_python_runner
 from candidates.judge.reduced_shapes import reduced_task
 from candidates.judge.trial import MARGIN_BYTES, ParameterSet, Trial, case_bytes, parameters_bytes, place_parameters
 from candidates.kernel_runner import KernelRunner, RunnerEnded
@@ -37,9 +38,10 @@ SMALL_ELEMENTS = 1 << 18
 LARGE_ELEMENTS = 1 << 22
 BATCH_BYTES = 64 << 20
 LARGE_PARAMETERS_BYTES = 256 << 20
-INTERPRETED_LIMIT_S = 8.0
-INTERPRETED_S = 4.0  # no further batch is begun after it
-INTERPRETED_CASES = 2
+INTERPRETED_LIMIT_S = 60.0  # for a batch; a block of a real model takes ten seconds
+INTERPRETED_S = 4.0  # after it no batch is begun but the first of a shape
+LONGEST_INTERPRETED_S = 12.0  # and after this none at all
+INTERPRETED_CASES = 1
 _LATE_WRITE_S = 0.003  # how long a thread that outlives its call gets to give itself away
 _LATE_WRITE_CPU_NS = 10_000_000  # and, where one does run on, how much it gets to run in all
 _LONGEST_LATE_WRITE_S = 0.25
@@ -52,6 +54,8 @@ class _Batch:
 
     workload: Workload
     distributions: tuple[Distribution, ...]
+    is_first: bool
+    """Of its workload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +68,28 @@ class _Ground:
     most_cases: int
     """In one batch."""
     most_s: float
-    """No batch but the first is begun later than this."""
+    """No batch but the first of a workload is begun later than this."""
+    longest_s: float
+    """And none at all later than this."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuBench:
+    gpu: Gpu
+    sandbox: Sandbox
+    """Which shows it."""
 
 
 class Judge:
-    """`core` pins the kernel to one core; `cache_folder` keeps the compiled runner."""
+    """`core` pins the kernel to one core, `cache_folder` keeps the compiled runner; `gpu` is where kernels for its
+    architecture run."""
 
     def __init__(
         self,
         sandbox: Sandbox,
         *,
         core: int | None = None,
+        gpu: GpuBench | None = None,
         call_limit_s: float = CALL_LIMIT_S,
         cache_folder: Path | None = None,
         defences: Defences = ALL_DEFENCES,
@@ -82,6 +97,7 @@ class Judge:
         self._sandbox = sandbox
         self._defences = defences
         self._core = core
+        self._gpu = gpu
         self._call_limit_s = call_limit_s
         self._cache_folder = cache_folder
 
@@ -95,6 +111,8 @@ class Judge:
         match candidate.language:
             case LanguageName.CPP:
                 ground = self._native(task, candidate, artifact)
+            case LanguageName.TRITON | LanguageName.CUDA if self._gpu is not None and self._gpu.gpu.serves(task):
+                ground = self._on_gpu(task, candidate, artifact, self._gpu)
             case LanguageName.TRITON:
                 ground = self._interpreted(task, candidate, rng)
             case LanguageName.CUDA:
@@ -136,7 +154,28 @@ class Judge:
             )
 
         return _Ground(
-            task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner, most_cases=sys.maxsize, most_s=math.inf
+            task=task,
+            evidence=EvidenceKind.NATIVE,
+            open_runner=open_runner,
+            most_cases=sys.maxsize,
+            most_s=math.inf,
+            longest_s=math.inf,
+        )
+
+    def _on_gpu(self, task: KernelTask, candidate: Candidate, artifact: bytes, bench: GpuBench) -> _Ground:
+        def open_runner(arena: Arena) -> KernelRunner:
+            mode = on_gpu(bench.gpu.uuid)
+            return open_python_runner(
+                bench.sandbox, task, candidate, artifact, arena, mode, call_limit_s=self._call_limit_s
+            )
+
+        return _Ground(
+            task=task,
+            evidence=EvidenceKind.NATIVE,
+            open_runner=open_runner,
+            most_cases=sys.maxsize,
+            most_s=math.inf,
+            longest_s=math.inf,
         )
 
     def _interpreted(self, task: KernelTask, candidate: Candidate, rng: np.random.Generator) -> _Ground:
@@ -147,8 +186,9 @@ class Judge:
                 self._sandbox,
                 reduced,
                 candidate,
+                b"",
                 arena,
-                Mode.INTERPRET,
+                INTERPRETED,
                 call_limit_s=INTERPRETED_LIMIT_S,
                 core=self._core,
             )
@@ -159,6 +199,7 @@ class Judge:
             open_runner=open_runner,
             most_cases=INTERPRETED_CASES,
             most_s=INTERPRETED_S,
+            longest_s=LONGEST_INTERPRETED_S,
         )
 
     def _try_all(
@@ -175,11 +216,20 @@ class Judge:
         worst, calls_checked = 0.0, 0
         began_s = time.monotonic()
         for batch in batches:
-            if calls_checked and time.monotonic() - began_s > ground.most_s:
-                break
+            if calls_checked and time.monotonic() - began_s > (ground.longest_s if batch.is_first else ground.most_s):
+                continue
             for segment, bytes_below in used.items():
                 arena.release(segment, bytes_below)
-            trial = Trial(ground.task, batch.workload, batch.distributions, parameters, arena, rng, self._defences)
+            trial = Trial(
+                ground.task,
+                batch.workload,
+                batch.distributions,
+                parameters,
+                arena,
+                rng,
+                self._defences,
+                first_case=calls_checked // 2,
+            )
             try:
                 found = self._try_batch(ground.task, trial, runner)
             except RunnerEnded as ended:
@@ -256,7 +306,8 @@ def _plan(task: KernelTask, rng: np.random.Generator, defences: Defences, most_c
         bytes_a_case = sum(case_bytes(task, workload, defences).values())
         cases = min(max(1, BATCH_BYTES // bytes_a_case), most_cases)
         for first in range(0, len(chosen), cases):
-            yield _Batch(workload=workload, distributions=tuple(chosen[first : first + cases]))
+            distributions = tuple(chosen[first : first + cases])
+            yield _Batch(workload=workload, distributions=distributions, is_first=first == 0)
 
 
 def _choose_distributions(task: KernelTask, workload: Workload, rng: np.random.Generator) -> list[Distribution]:

@@ -2,49 +2,107 @@
 
 import contextlib
 import json
-from enum import StrEnum
+import struct
+from enum import IntFlag
 from importlib import resources
 
-from candidates.candidate import Candidate
-from candidates.judge.runner_process import RunnerProcess
+from candidates.candidate import Candidate, LanguageName
+from candidates.judge.runner_process import RunnerProcess, Timed
+from candidates.kernel_runner import RunnerEnded
 from candidates.task import InputSpec, KernelTask
 from kernel_sandbox.arena import Arena, Segment
 from kernel_sandbox.python_environment import python_environment
-from kernel_sandbox.sandbox import SCRATCH, Limits, Sandbox
+from kernel_sandbox.sandbox import SCRATCH, Ending, Limits, Sandbox
 
 LOAD_LIMIT_S = 30.0
 SESSION_LIMIT_S = 900.0
 MEMORY_LIMIT_BYTES = 8 << 30
-_PROCESSES = 16
+_PROCESSES = 64
+"""Threads of CUDA and torch are among them, and the compiler of Triton's launchers."""
+_GPU_SCRATCH_BYTES = 1 << 30
+_MACHINERY_STATUSES = (70, 78)  # MACHINERY_FAILED and NO_DEVICE of python_runner.py
 _RUNNERS = resources.files("kernel_sandbox.runners")
-_FILES = ("python_runner.py", "interpreter_repairs.py")
+_HOW = struct.Struct("=Q")
+_FILES = (
+    *("python_runner.py", "host_watch.py", "device_slots.py", "gpu_device.py", "host_device.py"),
+    *(f"interpreter_{part}.py" for part in ("repairs", "reductions", "launches", "races")),
+)
 
 
-class Mode(StrEnum):
-    INTERPRET = "interpret"
-    """Triton's interpreter on the CPU: what a kernel computes can be judged, how fast it does cannot."""
+INTERPRETED = "interpret"
+"""Triton's interpreter on the CPU: what a kernel computes can be judged, how fast it does cannot."""
+
+
+def on_gpu(uuid: str) -> str:
+    """The mode of a runner on one GPU, or on a part of one (`MIG-…`)."""
+    return f"device={uuid}"
+
+
+class How(IntFlag):
+    """How calls are made that are timed; as Run in kernel_sandbox/runners/python_runner.py."""
+
+    TIMED = 1
+    COLD = 2
+    """What a call reads is not in L2."""
+    GRAPH = 4
+    """By replaying a CUDA graph, captured at the first such call."""
+    WITHOUT_CALLS = 8
+    """All but the calls: what everything around them takes."""
+
+
+def time_on_gpu(runner: RunnerProcess, first: int, count: int, how: How) -> Timed:
+    """Of `count` calls from `first` on, without what the same requests take without them. The judge's clock decides;
+    the device's own, which the runner reads, is there to be compared."""
+    calls = runner.run_timed(first, count, _HOW.pack(how | How.TIMED))
+    around = runner.run_timed(first, count, _HOW.pack(how | How.TIMED | How.WITHOUT_CALLS))
+    return Timed(wall_ns=calls.wall_ns - around.wall_ns, told_ns=calls.told_ns - around.told_ns)
 
 
 def open_python_runner(
     sandbox: Sandbox,
     task: KernelTask,
     candidate: Candidate,
+    artifact: bytes,
     arena: Arena,
-    mode: Mode,
+    mode: str,
     *,
     call_limit_s: float,
     core: int | None = None,
 ) -> RunnerProcess:
-    """A fresh process with the kernel's source loaded. Raises RunnerEnded when it cannot be, SandboxError for the
-    machine. The arena must hold the descriptors' whole life."""
+    """A fresh process with the kernel loaded. Raises RunnerEnded when it cannot be, SandboxError for the machine.
+
+    The artifact of a Triton kernel is what a GPU need not compile again; its source is the candidate's. A runner that
+    says that its machinery failed is believed if it also fails without the kernel. The arena must hold the descriptors'
+    whole life.
+    """
+    try:
+        return _open(sandbox, task, candidate, artifact, arena, mode, call_limit_s, core)
+    except RunnerEnded as ended:
+        if ended.finished.ending is Ending.EXITED and ended.finished.exit_code in _MACHINERY_STATUSES:
+            _open(sandbox, task, None, b"", arena, mode, call_limit_s, core).close()
+        raise
+
+
+def _open(
+    sandbox: Sandbox,
+    task: KernelTask,
+    candidate: Candidate | None,
+    artifact: bytes,
+    arena: Arena,
+    mode: str,
+    call_limit_s: float,
+    core: int | None,
+) -> RunnerProcess:
     environment = python_environment()
+    is_interpreted = mode == INTERPRETED
     session = sandbox.open(
         Limits(
             wall_s=SESSION_LIMIT_S,
             cpu_s=int(SESSION_LIMIT_S),
             memory_bytes=MEMORY_LIMIT_BYTES + 3 * sum(map(arena.size_bytes, Segment)),  # it copies every slot
+            limits_address_space=is_interpreted,  # a GPU's memory is mapped into it
             processes=_PROCESSES,
-            scratch_bytes=0,
+            scratch_bytes=0 if is_interpreted else _GPU_SCRATCH_BYTES,
         ),
         environment.read_only,
     )
@@ -52,13 +110,21 @@ def open_python_runner(
         undo.callback(session.close)
         for name in _FILES:
             session.put(name, _RUNNERS.joinpath(name).read_bytes())
-        session.put("kernel.py", candidate.source.encode())
         session.put("call.json", json.dumps(_describe_call(task, candidate)).encode())
+        if candidate is not None and candidate.language is LanguageName.TRITON:
+            session.put("kernel.py", candidate.source.encode())
+            session.put("kernel.zip", artifact)
+        elif candidate is not None:
+            session.put("kernel.so", artifact)
         descriptors = [arena.descriptors[segment] for segment in Segment]
         mapped = [str(word) for segment in Segment for word in (arena.descriptors[segment], arena.size_bytes(segment))]
         process = session.start(
-            [*environment.argv, f"{SCRATCH}/python_runner.py", mode.value, *mapped],
-            environment={"OMP_NUM_THREADS": "1"},
+            [*environment.argv, f"{SCRATCH}/python_runner.py", mode, *mapped],
+            environment={
+                "OMP_NUM_THREADS": "1",
+                "TRITON_CACHE_DIR": f"{SCRATCH}/triton_cache",
+                "TRITON_DEFAULT_FP_FUSION": "1",
+            },
             file_descriptors=descriptors,
             core=core,
         )
@@ -69,20 +135,21 @@ def open_python_runner(
             task,
             load_limit_s=LOAD_LIMIT_S,
             call_limit_s=call_limit_s,
-            has_prepare=candidate.prepare is not None,
-            is_judged=True,
+            has_prepare=candidate is not None and candidate.prepare is not None,
+            is_judged=candidate is not None,
         )
         runner.await_loading()
         undo.pop_all()
     return runner
 
 
-def _describe_call(task: KernelTask, candidate: Candidate) -> dict[str, object]:
+def _describe_call(task: KernelTask, candidate: Candidate | None) -> dict[str, object]:
     """All that the runner gets to know of the task: no reference, no bound, no workload."""
     return {
-        "entry": candidate.entry,
-        "prepare": candidate.prepare,
-        "launch_parameters": candidate.launch_parameters,
+        "language": None if candidate is None else candidate.language.value,
+        "entry": None if candidate is None else candidate.entry,
+        "prepare": None if candidate is None else candidate.prepare,
+        "launch_parameters": {} if candidate is None else candidate.launch_parameters,
         "axes": task.axes,
         "tensors": [
             {

@@ -18,6 +18,7 @@ ODD_SIZES = (1, 3)
 SMALLEST_PUBLIC = 2
 LARGEST_ELEMENTS = 1 << 22
 """Of activations, states and outputs together: instrumented code is several times slower."""
+MOST_HIDDEN = 4
 LARGEST_INTERPRETED = 1 << 17
 """The same for an interpreter, which takes about a millisecond for each program of a grid."""
 
@@ -25,9 +26,13 @@ Inputs = Mapping[str, torch.Tensor]
 
 
 def reduced_task(task: KernelTask, rng: np.random.Generator) -> KernelTask:
-    """The task on shapes that an interpreter can run; all of them may be shown."""
-    workloads = (workload for workload, _ in reduced_calls(task, rng, LARGEST_INTERPRETED))
-    return task.model_copy(update={"workloads": tuple(workloads)})
+    """The task on shapes that an interpreter can run: small and odd ones, the largest of its own, some hidden ones."""
+    chosen = {workload.name: workload for workload, _ in reduced_calls(task, rng, LARGEST_INTERPRETED)}
+    fitting = [workload for workload in task.workloads if _elements(task, workload) <= LARGEST_INTERPRETED]
+    public = sorted((each for each in fitting if not each.is_hidden), key=lambda each: _elements(task, each))
+    for workload in (*public[-1:], *[each for each in fitting if each.is_hidden][:MOST_HIDDEN]):
+        chosen.setdefault(workload.name, workload)
+    return task.model_copy(update={"workloads": tuple(chosen.values())})
 
 
 def reduced_calls(

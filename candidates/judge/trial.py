@@ -50,7 +50,9 @@ class Trial:
         arena: Arena,
         rng: np.random.Generator,
         defences: Defences = ALL_DEFENCES,
+        first_case: int = 0,
     ) -> None:
+        """The cases take the parameter sets in turn; `first_case` is how many came before."""
         self.task = task
         self.workload = workload
         self._arena = arena
@@ -74,7 +76,7 @@ class Trial:
         calls: list[Call] = []
         self.cases = [
             self._lay_out(distribution, self._parameter_set(index, parameter_sets), parameter_sets, calls)
-            for index, distribution in enumerate(distributions)
+            for index, distribution in enumerate(distributions, start=first_case)
         ]
         self._canaries.append(self._watched[self._guarded_from :])
         self.calls = [calls[index] for index in rng.permutation(len(calls))]

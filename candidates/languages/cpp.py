@@ -9,14 +9,7 @@ from pathlib import Path
 from candidates.candidate import Candidate, LanguageName
 from candidates.compiler_report import CompilerReport
 from candidates.language import BuildRecipe
-from candidates.languages.c_source import (
-    describe_shapes,
-    describe_tensor,
-    macros,
-    parse_text,
-    read_text,
-    require_harmless,
-)
+from candidates.languages.c_source import macros, require_harmless
 from candidates.languages.cpp_abi import (
     adapter_source,
     call_signature,
@@ -25,6 +18,8 @@ from candidates.languages.cpp_abi import (
     prepare_signatures,
 )
 from candidates.languages.cpp_report import REPORT, REPORT_FLAGS, SOURCE, read_report
+from candidates.languages.source_header import parse_text, read_text
+from candidates.languages.task_words import allowed_scaled_error, describe_shapes, describe_tensor
 from candidates.task import InputRole, KernelTask
 
 ARTIFACT = "kernel.so"
@@ -59,7 +54,7 @@ class CppLanguage:
         )
 
     def parse_source(self, text: str, name: str) -> Candidate:
-        """C++ text, with the header of `c_source`."""
+        """C++ text, with the header of `source_header`."""
         return parse_text(text, name, LanguageName.CPP)
 
     def parse(self, path: Path) -> Candidate:
@@ -75,7 +70,7 @@ class CppLanguage:
             prepared=call_signature(task, "kernel", has_prepared=True, comment=describe_tensor),
             prepare="\n".join(prepare_signatures(task, "pack")) if parameters else "(this task has no parameters)",
             threads=task.threads,
-            scaled_error=task.error_bound.factor * task.error_bound.scaled_error,
+            scaled_error=allowed_scaled_error(task),
             flags=" ".join(FLAGS),
             shapes=describe_shapes(task),
         )
@@ -135,7 +130,7 @@ Rules
 - bfloat16 and float16 are passed as their bits in uint16_t, bool as uint8_t (0 or 1). Tensors are dense and start at
   multiples of 64 bytes.
 - Inputs are read-only memory except states, which you update in place. Write every element of every output.
-- The result of each element may differ from exact arithmetic by {scaled_error:.3g} of the largest magnitude in its row
+- The result of each element may differ from exact arithmetic by {scaled_error} of the largest magnitude in its row
   (last dim) plus one unit in the last place of the output's type. Two calls on equal inputs must agree bit for bit.
 - omp_get_max_threads() is {threads}. Use OpenMP for threads, nothing else; create no process, open no file for writing,
   change no signal, limit or affinity. All work must be done when the function returns.

@@ -11,14 +11,7 @@ from pathlib import Path
 from candidates.candidate import Candidate, LanguageName
 from candidates.compiler_report import CompilerReport
 from candidates.language import BuildRecipe, SourceRefused
-from candidates.languages.c_source import (
-    describe_shapes,
-    describe_tensor,
-    macros,
-    parse_text,
-    read_text,
-    require_harmless,
-)
+from candidates.languages.c_source import macros, require_harmless
 from candidates.languages.cpp_abi import (
     CUDA,
     adapter_source,
@@ -29,6 +22,8 @@ from candidates.languages.cpp_abi import (
 )
 from candidates.languages.cuda_report import LEFT_OUT, REPORT, REPORT_FLAGS, SOURCE, read_report
 from candidates.languages.cuda_toolkit import CudaToolkit, find_toolkit
+from candidates.languages.source_header import parse_text, read_text
+from candidates.languages.task_words import allowed_scaled_error, describe_shapes, describe_tensor
 from candidates.task import InputRole, KernelTask
 
 ARTIFACT = "kernel.so"
@@ -71,7 +66,7 @@ class CudaLanguage:
             prepare="\n".join(prepare_signatures(task, "pack", CUDA))
             if parameters
             else "(this task has no parameters)",
-            scaled_error=task.error_bound.factor * task.error_bound.scaled_error,
+            scaled_error=allowed_scaled_error(task),
             flags=" ".join(FLAGS),
             architectures=", ".join(map(_target, _architectures(task)[0])) or "none of this task",
             shapes=describe_shapes(task),
@@ -82,7 +77,7 @@ class CudaLanguage:
         return self._recipe(task, candidate, self._command(task, candidate), ARTIFACT)
 
     def parse_source(self, text: str, name: str) -> Candidate:
-        """CUDA text, with the header of `c_source`."""
+        """CUDA text, with the header of `source_header`."""
         return parse_text(text, name, LanguageName.CUDA)
 
     def parse(self, path: Path) -> Candidate:
@@ -179,7 +174,7 @@ Rules
   legal where the row's size allows them.
 - Read inputs, never write them, except states, which you update in place. Write every element of every output, nothing
   beyond them: there are guards at both ends, and the kernel runs under compute-sanitizer before a win counts.
-- The result of each element may differ from exact arithmetic by {scaled_error:.3g} of the largest magnitude in its row
+- The result of each element may differ from exact arithmetic by {scaled_error} of the largest magnitude in its row
   (last dim) plus one unit in the last place of the output's type. Two calls on equal inputs must agree bit for bit: no
   float atomics whose order changes the result.
 - The host code may launch kernels, set their attributes (cudaFuncSetAttribute), ask for device attributes and occupancy

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from rich.markup import escape
 from rich.table import Table
 
 from candidates.benchmark.exclusive import exclusive_slot
@@ -52,9 +53,9 @@ def doctor(
     table = Table(box=None, show_header=False)
     for finding in findings:
         mark = "[green]yes[/]" if finding.is_there else "[bold red]NO[/]" if finding.is_needed else "[dim]no[/]"
-        table.add_row(mark, finding.name, finding.detail)
+        table.add_row(mark, finding.name, escape(finding.detail))
         if finding.is_needed and not finding.is_there:
-            table.add_row("", "", f"fix: {finding.fix}")
+            table.add_row("", "", f"fix: {escape(finding.fix)}")
     result_console.print(table)
     result_console.print(
         f"device {device.id}: {device.model}, {device.cores} cores, {device.compiler}", highlight=False

@@ -85,11 +85,12 @@ def find_task(ledger: Ledger, id_prefix: str) -> KernelTask:
 
 def _show_starting_kernel(task: KernelTask, language: LanguageName) -> None:
     brief = LANGUAGES[language].brief(task)
-    kernel = naive_kernel(task)
-    commented = "\n".join(f"// {line}".rstrip() for line in brief.splitlines())
+    kernel = naive_kernel(task, language)
+    marker = language.comment_marker
+    commented = "\n".join(f"{marker} {line}".rstrip() for line in brief.splitlines())
     # Plain text for a file: no wrapping, no markup.
     typer.echo(commented)
     if isinstance(kernel, NoProgram):
-        typer.echo(f"// no starting kernel for this graph ({kernel.reason}): write the entry above")
+        typer.echo(f"{marker} no starting kernel for this graph ({kernel.reason}): write the entry above")
     else:
         typer.echo(kernel.source)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.judge.gpu_sanitizer import Clean, Flawed, Tool, Unfinished, read_sanitizer_log
 from candidates.language import KernelLanguage
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
 from candidates.verdict import Accepted, Reason, Rejected, Verdict
@@ -28,6 +29,8 @@ class Case:
     on_device: frozenset[str]
     """What a run on the GPU may find (see `device_case`); empty: it is not run there, being refused before."""
     is_attack: bool = False
+    sanitized: str = ""
+    """`clean` or the reason that compute-sanitizer's memcheck gives; empty: it is not run under it."""
 
     @property
     def name(self) -> str:
@@ -44,22 +47,26 @@ class Case:
         return language.parse_source(self.source(), self.file)
 
 
-def _case(file: str, judged: str, on_device: str, *, is_attack: bool = False) -> Case:
+def _case(file: str, judged: str, on_device: str, *, is_attack: bool = False, sanitized: str = "") -> Case:
     return Case(
-        file=file, judged=frozenset(judged.split()), on_device=frozenset(on_device.split()), is_attack=is_attack
+        file=file,
+        judged=frozenset(judged.split()),
+        on_device=frozenset(on_device.split()),
+        is_attack=is_attack,
+        sanitized=sanitized,
     )
 
 
 CASES = (
     _case("honest.py", "accepted", "right"),
-    _case("honest.cu", "accepted", "right"),
+    _case("honest.cu", "accepted", "right", sanitized="clean"),
     _case("wrong_epsilon.py", "wrong_values", "wrong_values"),
     _case("last_column.py", "output_not_written wrong_values", "output_not_written"),
     _case("half_of_the_rows.cu", "output_not_written wrong_values", "output_not_written"),
     _case("no_launch.cu", "output_not_written crashed", "device_fault"),
     _case("illegal_address.cu", "crashed", "device_fault"),
     _case("writes_beyond.py", "wrote_out_of_bounds wrong_values", "wrote_out_of_bounds", is_attack=True),
-    _case("writes_beyond.cu", "wrote_out_of_bounds", "wrote_out_of_bounds", is_attack=True),
+    _case("writes_beyond.cu", "wrote_out_of_bounds", "wrote_out_of_bounds", is_attack=True, sanitized="memory_error"),
     _case("changes_input.py", "changed_inputs", "changed_inputs", is_attack=True),
     _case("changes_input.cu", "changed_inputs", "changed_inputs", is_attack=True),
     _case("library.py", "library_call forbidden_symbol", "", is_attack=True),
@@ -124,12 +131,24 @@ def device_result(case: Case, found: str, detail: str) -> CaseResult:
     return _result(case, "device", found, outcome, detail)
 
 
+def sanitizer_result(case: Case, log: str) -> CaseResult:
+    match read_sanitizer_log(Tool.MEMCHECK, log):
+        case Unfinished(message=message):
+            return _result(case, "sanitizer", "nothing", CaseOutcome.NOT_RUN, message)
+        case Flawed(reason=reason, message=message):
+            found, detail = reason.value, message
+        case Clean():
+            found, detail = "clean", ""
+    outcome = CaseOutcome.AS_EXPECTED if found == case.sanitized else CaseOutcome.UNEXPECTED
+    return _result(case, "sanitizer", found, outcome, detail)
+
+
 def not_run(case: Case, where: str, why: str) -> CaseResult:
     return _result(case, where, "nothing", CaseOutcome.NOT_RUN, why)
 
 
 def _result(case: Case, where: str, found: str, outcome: CaseOutcome, detail: str) -> CaseResult:
-    expected = case.judged if where == "judge" else case.on_device
+    expected = {"judge": case.judged, "device": case.on_device, "sanitizer": {case.sanitized}}[where]
     return CaseResult.model_validate(
         {
             "name": case.name,

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 
 from candidates.candidate import LanguageName
 from candidates.verdict import Rejected, Verdict
-from compiler_agent.gpu_check.cases import CASES, Case, device_result, judge_result, not_run
+from compiler_agent.gpu_check.cases import CASES, Case, device_result, judge_result, not_run, sanitizer_result
 from compiler_agent.gpu_check.children import ChildEnd, ChildEnding
 from compiler_agent.gpu_check.results import (
     CaseAnswer,
@@ -29,7 +29,7 @@ from compiler_agent.gpu_check.results import (
 
 BUDGET_S = 450.0
 """Of all; the command may take 8 minutes."""
-CEILINGS_S, CASE_S, CASES_S, OP_S = 60.0, 5.0, 120.0, 60.0
+CEILINGS_S, CASE_S, CASES_S, SANITIZED_S, OP_S = 60.0, 5.0, 120.0, 40.0, 60.0
 _START_S = 20.0  # of a child: torch, CUDA's context, the first compilation
 DTYPE = "bfloat16"
 
@@ -50,13 +50,14 @@ class Court:
 @dataclass(slots=True)
 class GpuCheck:
     run_child: Callable[[Job, float], ChildEnd]
-    open_court: Callable[[str, str], Court]
-    """Given the device's id and its architecture."""
+    open_court: Callable[[FactsAnswer], Court]
     ops: Mapping[str, Sequence[int]]
     """Rows of each op."""
     uuid: str | None
     seed: int
     say: Callable[[str], None]
+    sanitize: Callable[[Job, float], str] | None = None
+    """compute-sanitizer's log of a job; None where it is not installed."""
     budget_s: float = BUDGET_S
     cases: Sequence[Case] = CASES
     notes: list[str] = field(default_factory=list)
@@ -67,10 +68,9 @@ class GpuCheck:
         deadline_s = began_s + self.budget_s
         facts = self._ask_facts()
         self.uuid = str(facts.device["uuid"])
-        architecture = str(facts.device["architecture"])
-        self.say(f"{facts.device['model']} ({architecture}), {facts.device['uuid']}")
+        self.say(f"{facts.device['model']} ({facts.device['architecture']}), {self.uuid}")
         ceilings = self._measure_ceilings(deadline_s)
-        court = self.open_court(facts.fingerprint, architecture)
+        court = self.open_court(facts)
         results = self._try_cases(court, min(time.monotonic() + CASES_S, deadline_s))
         attacks = {case.file for case in self.cases if case.is_attack}
         ops = self._hold_contests(ceilings, deadline_s) if ceilings else [self._missing("failed", "no ceilings")]
@@ -125,7 +125,7 @@ class GpuCheck:
                     artifacts[case.file] = str(path)
                 else:
                     results.append((case.file, not_run(case, "device", "it was not compiled")))
-            return results + self._run_on_device(artifacts, deadline_s)
+            return results + self._run_on_device(artifacts, deadline_s) + self._sanitize(artifacts, deadline_s)
 
     def _run_on_device(self, artifacts: Mapping[str, str | None], deadline_s: float) -> list[tuple[str, CaseResult]]:
         """All in one process, and what is left in another one after each that the device does not survive."""
@@ -145,6 +145,24 @@ class GpuCheck:
                 file = next(iter(left))
                 del left[file]
                 results.append((file, _unanswered(known[file], ended)))
+        return results
+
+    def _sanitize(self, artifacts: Mapping[str, str | None], deadline_s: float) -> list[tuple[str, CaseResult]]:
+        results = []
+        for case in self.cases:
+            if not case.sanitized:
+                continue
+            if self.sanitize is None:
+                result = not_run(case, "sanitizer", "no compute-sanitizer on PATH: it comes with NVIDIA's CUDA toolkit")
+            elif case.file not in artifacts or time.monotonic() > deadline_s:
+                result = not_run(case, "sanitizer", "it was not compiled, or no time is left")
+            else:
+                self.say(f"running {case.file} under compute-sanitizer")
+                job = CasesJob(
+                    uuid=self.uuid, artifacts={case.file: artifacts[case.file]}, seed=self.seed, has_guards=False
+                )
+                result = sanitizer_result(case, self.sanitize(job, SANITIZED_S))
+            results.append((case.file, result))
         return results
 
     def _hold_contests(self, ceilings: GpuCeilings, deadline_s: float) -> list[OpAnswer]:

@@ -8,9 +8,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pydantic import TypeAdapter, ValidationError
 
+from candidates.judge.gpu_sanitizer import ENVIRONMENT, Tool, sanitizer_command
 from compiler_agent.gpu_check.results import Answer, Job
 from kernel_sandbox.runners.gpu_device import DEVICE_FAULT_STATUS, NO_DEVICE_STATUS
 
@@ -66,6 +69,15 @@ def run_child(job: Job, limit_s: float, command: Sequence[str] = CHILD) -> Child
         answers=tuple(_read(said)),
         log=log.decode(errors="replace")[-_SHOWN_CHARACTERS:],
     )
+
+
+def run_sanitized(job: Job, limit_s: float, command: Sequence[str] = CHILD) -> str:
+    """The log of compute-sanitizer's memcheck, which watches a child do the job; empty where it wrote none."""
+    with TemporaryDirectory() as folder:
+        log = Path(folder) / "log"
+        variables = [f"{name}={value}" for name, value in ENVIRONMENT.items()]
+        run_child(job, limit_s, ("env", *variables, *sanitizer_command(Tool.MEMCHECK, str(log), command)))
+        return log.read_text(errors="replace") if log.exists() else ""
 
 
 def _end(child: "subprocess.Popen[bytes]") -> None:

@@ -113,7 +113,7 @@ def _measure(
     def best(entrants: Sequence[Entrant]) -> Side:
         sides: list[Side] = []
         for entrant in entrants:
-            forms, note = forms_of(device, entrant.name, entrant.call)
+            forms, note = forms_of(device, entrant.name, entrant.call, cache)
             if note is not None and note not in notes:
                 notes.append(note)
             launches.update(dict.fromkeys(forms, entrant.launch))

@@ -3,19 +3,23 @@
 import os
 
 from candidates.builder import Builder
+from candidates.device import Gpu
 from candidates.judge.judge import Judge
 from candidates.verdict import Rejected, Verdict
 from compiler_agent.gpu_check.cases import Case, case_task
 from compiler_agent.gpu_check.check import Court
+from compiler_agent.gpu_check.results import FactsAnswer
 from compiler_agent.settings import read_settings
-from compiler_agent.wiring import LANGUAGES, make_sandbox
+from compiler_agent.wiring import LANGUAGES, make_gpu_bench, make_sandbox
 from kernel_sandbox.sandbox import SandboxError
 
 
-def open_court(device_id: str, architecture: str) -> Court:
-    sandbox = make_sandbox(read_settings())
-    builder, judge = Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1), Judge(sandbox)
-    task = case_task(device_id, architecture)
+def open_court(facts: FactsAnswer) -> Court:
+    settings = read_settings()
+    gpu = Gpu(uuid=str(facts.device["uuid"]), architecture=str(facts.device["architecture"]))
+    builder = Builder(make_sandbox(settings), LANGUAGES, slots=os.cpu_count() or 1)
+    judge = Judge(make_sandbox(settings), gpu=make_gpu_bench(settings, gpu))
+    task = case_task(facts.fingerprint, gpu.architecture)
 
     def build(case: Case) -> bytes | Rejected | None:
         if case.language not in LANGUAGES:

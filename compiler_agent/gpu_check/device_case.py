@@ -68,6 +68,15 @@ def run_case(device: Device, call: Call, seed: int) -> Found:
     return _compare(arena[at : at + length].clone().view(torch.float32).view(ROWS, WIDTH), x, weight)
 
 
+def run_bare(device: Device, call: Call) -> Found:
+    """With each tensor in memory of exactly its size, for whoever watches accesses. Raises DeviceFault."""
+    x = torch.ones(ROWS, WIDTH, device=device.torch_device)
+    weight, y = torch.ones(WIDTH, device=device.torch_device), torch.empty_like(x)
+    call(x, weight, y)
+    device.synchronise()
+    return Found("ran")
+
+
 def _compare(y: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Found:
     unwritten = int(torch.isnan(y).sum())
     if unwritten:

@@ -11,7 +11,7 @@ from candidates.languages.cuda_toolkit import find_toolkit
 from compiler_agent.gpu_check.cases import CASES
 from compiler_agent.gpu_check.contest import Contest, hold_contest
 from compiler_agent.gpu_check.contests import OPS, make_contest
-from compiler_agent.gpu_check.device_case import open_kernel, run_case
+from compiler_agent.gpu_check.device_case import open_kernel, run_bare, run_case
 from compiler_agent.gpu_check.device_ceilings import measure_gpu_ceilings
 from compiler_agent.gpu_check.results import (
     Answer,
@@ -48,7 +48,8 @@ def do_job(device: Device, job: Job, make: MakeContest = _make_contest) -> Itera
         case CasesJob():
             known = {case.file: case for case in CASES}
             for file, artifact in job.artifacts.items():
-                found = run_case(device, open_kernel(device, known[file], artifact), job.seed)
+                call = open_kernel(device, known[file], artifact)
+                found = run_case(device, call, job.seed) if job.has_guards else run_bare(device, call)
                 yield CaseAnswer(case=file, found=found.what, detail=found.detail)
 
 

@@ -77,9 +77,9 @@ class CaseResult(Record):
     name: str
     language: str
     expected: str
-    where: Literal["judge", "device"]
+    where: Literal["judge", "device", "sanitizer"]
     """`judge`: the whole path of every candidate, in the sandbox. `device`: this source on the GPU, in a process of its
-    own without a sandbox, as one does with sources that one knows."""
+    own without a sandbox, as one does with sources that one knows; `sanitizer`: so under compute-sanitizer."""
     found: str
     outcome: CaseOutcome
     detail: str = ""
@@ -135,6 +135,8 @@ class CasesJob(Record):
     uuid: str | None
     artifacts: dict[str, str | None]
     """By a case's file, in the order in which they are run: the path of a CUDA kernel's shared object."""
+    has_guards: bool = True
+    """False: nothing lies beside its tensors and nothing is compared, for a sanitizer that watches."""
     seed: int
 
 

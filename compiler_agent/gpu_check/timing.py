@@ -11,10 +11,12 @@ from typing import Literal
 
 from candidates.benchmark.statistics import median
 from compiler_agent.gpu_check.results import Cache
-from kernel_sandbox.runners.gpu_device import Device
+from kernel_sandbox.runners.gpu_device import CaptureFailed, Device
 
 SAMPLE_US = 200.0
 MOST_CALLS = 50
+GRAPH_CALLS = 10
+"""In one graph, where L2 stays warm: serving replays a whole step, and a call in it has no replay of its own."""
 COLD_CALLS = 3
 """In a sample: each pays for a flush of L2."""
 FEWEST_ROUNDS = 5
@@ -27,37 +29,45 @@ Form = Literal["launched", "graph"]
 class Side:
     name: str
     form: Form
-    call: Callable[[], None]
+    run: Callable[[], None]
+    calls_a_run: int = 1
 
 
-def forms_of(device: Device, name: str, call: Callable[[], None]) -> tuple[list[Side], str | None]:
+def forms_of(device: Device, name: str, call: Callable[[], None], cache: Cache) -> tuple[list[Side], str | None]:
     """The two forms of a call that has run before, and why there is only one.
 
     Raises DeviceFault.
     """
-    launched = Side(name=name, form="launched", call=call)
+    launched = Side(name=name, form="launched", run=call)
+    calls = GRAPH_CALLS if cache is Cache.WARM else 1
+
+    def call_all() -> None:
+        for _ in range(calls):
+            call()
+
     try:
-        graph = device.capture(call)
-    except RuntimeError as error:  # a call that waits for the device, for one, cannot be captured
-        return [launched], f"{name} is no CUDA graph: {str(error).splitlines()[0][:200]}"
-    return [launched, Side(name=name, form="graph", call=graph.replay)], None
+        graph = device.capture(call_all)
+    except CaptureFailed as failed:
+        return [launched], f"{name} is no CUDA graph: {str(failed)[:200]}"
+    return [launched, Side(name=name, form="graph", run=graph.replay, calls_a_run=calls)], None
 
 
 def sample_us(device: Device, side: Side, cache: Cache, calls: int) -> float:
     """Of one call, on the device, while its stream does nothing else."""
     if cache is Cache.WARM:
         device.settle_cache(is_cold=False)
-        side.call()
+        side.run()
+        runs = -(-calls // side.calls_a_run)
         began = device.mark()
-        for _ in range(calls):
-            side.call()
-        return device.mark().us_since(began) / calls
+        for _ in range(runs):
+            side.run()
+        return device.mark().us_since(began) / (runs * side.calls_a_run)
     spans = []
     for _ in range(calls):
         # The flush keeps the device busy while the host launches: what follows waits on the device, not for the host.
         device.settle_cache(is_cold=True)
         began = device.mark()
-        side.call()
+        side.run()
         spans.append((began, device.mark()))
     return median([ended.us_since(began) for began, ended in spans])
 

@@ -36,6 +36,10 @@ class DeviceFault(Exception):
     """A kernel did what ends a device's context: an illegal address, a trap, a launch that cannot be."""
 
 
+class CaptureFailed(Exception):
+    """A call that no CUDA graph can hold, such as one that waits for the device; the device is as it was."""
+
+
 @dataclass(frozen=True)
 class DeviceFacts:
     uuid: str
@@ -102,7 +106,7 @@ class Device(Protocol):
     def mark(self) -> Moment: ...
 
     def capture(self, call: Callable[[], None]) -> Graph:
-        """What `call` launches on the current stream; it has run once before, outside."""
+        """What `call` launches on the current stream; it has run once before, outside. Raises CaptureFailed."""
         ...
 
     def stream(self) -> int:
@@ -203,11 +207,15 @@ class CudaDevice:
         return CudaMoment(self, event)
 
     def capture(self, call: Callable[[], None]) -> Graph:
-        with self._watch():
-            graph = torch.cuda.CUDAGraph()
-            torch.cuda.synchronize()
+        self.synchronise()
+        graph = torch.cuda.CUDAGraph()
+        try:
             with torch.cuda.graph(graph):
                 call()
+        except RuntimeError as error:
+            self._runtime.forget_error()
+            self.synchronise()  # raises where the device is lost, and not only the graph
+            raise CaptureFailed(str(error).splitlines()[0]) from error
         return graph
 
     def stream(self) -> int:
@@ -276,6 +284,9 @@ class _Runtime:
         # A limit of 0 sets nothing aside for later windows; a device without such a cache says so, and has nothing.
         self._library.cudaDeviceSetLimit(_PERSISTING_L2_LIMIT, ctypes.c_size_t(0))
         self._library.cudaCtxResetPersistingL2Cache()
+        self.forget_error()
+
+    def forget_error(self) -> None:
         self._library.cudaGetLastError()
 
     def require_no_error(self) -> None:

@@ -1,70 +1,77 @@
-"""Calls a kernel with a Python host side on copies of tensors in shared memory; see candidates/judge/python_runner.py.
+"""Calls a Triton or CUDA kernel on copies of tensors in shared memory; see candidates/judge/python_runner.py.
 
     python_runner.py MODE INPUTS_FD INPUTS_BYTES OUTPUTS_FD OUTPUTS_BYTES
 
-MODE is `interpret` (Triton on the CPU). The kernel and what it is called with are in `call.json` and `kernel.py` beside
-this file. It speaks the protocol of cpp_runner.cpp, but answers a RUN when the calls are done and copies what they left
-into the arena afterwards, before it reads the next request.
+MODE is `interpret` (Triton on the CPU), `device`, or `device=UUID` for one of several GPUs. What is called, and how, is
+in `call.json` beside this file, the kernel in `kernel.py` or `kernel.so`. It speaks the protocol of cpp_runner.cpp, but
+answers a RUN when the calls are done, with what they took by the device's clock, and copies what they left into the
+arena afterwards, before it reads the next request. A RUN may have one word of payload: see Run.
 
 Runs inside the sandbox: the standard library, torch and Triton, no import of the project. Nothing that it says is
 believed but "the calls returned"; what it checks of the kernel (library calls, inputs) stands beside the rules that its
 source is held to outside.
 """
 
+import contextlib
+import ctypes
+import fcntl
+import functools
 import json
 import linecache
 import mmap
 import os
+import random
 import struct
 import sys
 import traceback
 import types
-import warnings
+import zipfile
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from enum import IntFlag
 from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parent
-GUARD_BYTES = 256
-"""As in kernel_sandbox/arena.py: what lies beside an output travels with it, so that a write there is seen."""
 
-MACHINERY_FAILED, LOAD_FAILED, LIBRARY_CALL, CHANGED_INPUTS, KERNEL_RAISED, CANNOT_INTERPRET = 70, 71, 73, 74, 75, 76
+MACHINERY_FAILED, LOAD_FAILED, CHANGED_FLOAT_STATE, LIBRARY_CALL, CHANGED_INPUTS = range(70, 75)
+KERNEL_RAISED, CANNOT_INTERPRET = 75, 76
+NO_DEVICE, RACE = 78, 79  # 77 is a fault of the device, by gpu_device.py
 HELLO, PREPARE, LAY_OUT, RUN = range(4)
 REQUEST, REPLY = struct.Struct("=QIIII"), struct.Struct("=QQ")
 OUTPUTS_BIT = 1 << 63
 
-# What the host side of a kernel may ask of torch: memory, its address and what is in it before the kernel runs.
-ALLOCATIONS = {"empty", "empty_like", "empty_strided", "new_empty", "zeros", "zeros_like", "full", "zero_", "fill_"}
-ALLOCATIONS |= {"new_zeros", "new_full", "full_like"}
-VIEWS = {
-    "view",
-    "as_strided",
-    "transpose",
-    "t",
-    "permute",
-    "slice",
-    "select",
-    "unsqueeze",
-    "squeeze",
-    "expand",
-    "alias",
-}
-VIEWS |= {"detach", "_unsafe_view", "_reshape_alias", "unbind", "split", "split_with_sizes", "chunk", "narrow"}
+
+class Run(IntFlag):
+    """How calls are made; none of these: for their results, and under watch."""
+
+    TIMED = 1
+    """Without the watch over library calls, which takes time."""
+    COLD = 2
+    """What a call reads is not in L2."""
+    GRAPH = 4
+    """By replaying a CUDA graph, which the first such call of each place captures; as they are where none can be."""
+    WITHOUT_CALLS = 8
+    """All but the calls: what everything around them takes."""
 
 
 def fail(status: int, what: str) -> None:
     sys.stderr.write(f"{what}\n")
     sys.stderr.flush()
-    os._exit(status)
+    _exit(status)
 
 
+_exit, _write, _read = os._exit, os.write, os.read  # a kernel may replace the module's
+
+sys.path.insert(0, str(FOLDER))
 if __name__ == "__main__" and sys.argv[1] == "interpret":
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 
 import torch  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes  # noqa: E402
-
-warnings.filterwarnings("ignore", message="The given buffer is not writable")
+from device_slots import CudaKernel, DeviceSlot  # noqa: E402
+from gpu_device import CaptureFailed, DeviceFault, DeviceMissing, exit_after, open_device  # noqa: E402
+from host_device import HostDevice  # noqa: E402
+from host_watch import HostWatch, computes_as_before  # noqa: E402
 
 
 @dataclass
@@ -95,52 +102,9 @@ class Tensor:
         return count * self.dtype.itemsize
 
 
-class LibraryWatch(TorchDispatchMode):
-    """Notes what torch computes for the host side of a kernel."""
+class PythonKernel:
+    """A module with a host function that launches Triton's kernels."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.calls: list[str] = []
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        # Else the first call of all imports the compiler, for seconds.
-        return False
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        namespace, _, name = function._schema.name.partition("::")
-        if namespace != "aten" or name not in ALLOCATIONS | VIEWS:
-            self.calls.append(function._schema.name)
-        return function(*args, **(kwargs or {}))
-
-
-class Slot:
-    """Fresh memory of the kernel's own for one place of the arena, a guard at either end."""
-
-    def __init__(self, arena: torch.Tensor, offset: int, size: int, *, is_result: bool) -> None:
-        self.arena = arena
-        self.place = slice(offset, offset + size)
-        before, after = min(GUARD_BYTES, offset), min(GUARD_BYTES, len(arena) - offset - size)
-        self.whole = slice(offset - before, offset + size + after)
-        self.inside = slice(before, before + size)
-        self.is_result = is_result
-        self.memory = self.arena[self.whole].clone()
-        if not is_result:  # NaNs, so that what is read beyond an input shows
-            self.memory[:before] = 0xFF
-            self.memory[before + size :] = 0xFF
-
-    @property
-    def content(self) -> torch.Tensor:
-        return self.memory[self.inside]
-
-    def copy_back(self) -> None:
-        self.arena[self.whole] = self.memory
-
-    def has_changed(self) -> bool:
-        return not torch.equal(self.content, self.arena[self.place])
-
-
-class Kernel:
     def __init__(self, call: dict[str, Any]) -> None:
         path = FOLDER / "kernel.py"
         module = types.ModuleType("kernel")
@@ -152,54 +116,59 @@ class Kernel:
         for name in filter(None, (call["entry"], call["prepare"])):
             if not callable(module.__dict__.get(name)):
                 raise ValueError(f"the source defines no function {name}")
-        self.entry = module.__dict__[call["entry"]]
-        self.prepare = module.__dict__[call["prepare"]] if call["prepare"] else None
+        self.entry: Any = module.__dict__[call["entry"]]
+        self.repack: Any = module.__dict__[call["prepare"]] if call["prepare"] else None
 
-    def call(self, arguments: list[Any]) -> None:
-        watch = LibraryWatch()
-        try:
-            with watch:
-                self.entry(*arguments)
-        except Exception as error:
-            if not watch.calls:
-                raise_for_kernel(error)
-        if watch.calls:
-            fail(LIBRARY_CALL, f"the kernel had torch compute: {', '.join(sorted(set(watch.calls))[:5])}")
+    def prepare(self, device: Any, parameters: list[torch.Tensor]) -> Any:
+        result = self.repack(*parameters)
+        for part in result if type(result) is tuple else (result,):
+            if type(part) is not torch.Tensor:  # one of a class of its own could compute where it is read
+                raise TypeError(f"prepare gave {type(part).__name__}: a tensor or a tuple of tensors is wanted")
+        return result
+
+    def call(self, device: Any, tensors: list[torch.Tensor], prepared: Any, sizes: list[int]) -> None:
+        self.entry(*tensors, *([] if self.repack is None else [prepared]), *sizes)
 
 
 class Runner:
-    def __init__(self, call: dict[str, Any], inputs: torch.Tensor, outputs: torch.Tensor) -> None:
+    def __init__(
+        self, call: dict[str, Any], inputs: torch.Tensor, outputs: torch.Tensor, device: Any, kernel: Any
+    ) -> None:
+        """`device` as gpu_device.Device; `kernel` None: there is nothing to call."""
+        self.watch: HostWatch | None = None
+        self.device, self.kernel = device, kernel
         self.segments = inputs, outputs
         self.axis_names = call["axes"]
         self.tensors = [Tensor(**{**each, "dtype": getattr(torch, each["dtype"])}) for each in call["tensors"]]
         self.parameters = [tensor for tensor in self.tensors if tensor.role == "parameter"]
-        self.kernel = Kernel(call)
         self.prepared: list[Any] = []
-        self.parameter_slots: dict[int, Slot] = {}
+        self.parameter_slots: dict[int, DeviceSlot] = {}
         self.axes: dict[str, int] = {}
-        self.calls: list[tuple[int, list[Slot]]] = []
+        self.calls: list[tuple[int, list[DeviceSlot]]] = []
+        self.graphs: dict[int, Callable[[], None]] = {}
 
     def lay_out(self, words: tuple[int, ...]) -> None:
-        axes_at = 3
         axis_count = words[2]
-        self.axes = dict(zip(self.axis_names, words[axes_at : axes_at + axis_count], strict=True))
-        count, per_call = words[axes_at + axis_count], words[axes_at + axis_count + 1]
-        at = axes_at + axis_count + 2
-        self.calls = []
+        at = 3 + axis_count
+        self.axes = dict(zip(self.axis_names, words[3:at], strict=True))
+        count, per_call = words[at], words[at + 1]
+        at += 2
+        self.calls, self.graphs = [], {}
+        self.device.poison_free_memory()
         for _ in range(count):
             places = words[at + 1 : at + 1 + per_call]
             slots = [self.slot(tensor, place) for tensor, place in zip(self.tensors, places, strict=True)]
             self.calls.append((words[at], slots))
             at += 1 + per_call
 
-    def slot(self, tensor: Tensor, place: int) -> Slot:
+    def slot(self, tensor: Tensor, place: int) -> DeviceSlot:
         if tensor.role == "parameter" and place in self.parameter_slots:
             return self.parameter_slots[place]
         arena, offset = self.segments[place >> 63], place & ~OUTPUTS_BIT
         size = tensor.size_bytes(self.axes)
         if offset + size > len(arena):
             fail(MACHINERY_FAILED, "a tensor lies outside the arena")
-        slot = Slot(arena, offset, size, is_result=tensor.role in ("state", "output"))
+        slot = DeviceSlot(self.device, arena, offset, size, is_result=tensor.role in ("state", "output"))
         if tensor.role == "parameter":
             self.parameter_slots[place] = slot
         return slot
@@ -211,22 +180,82 @@ class Runner:
             places = words[3 + index * count : 3 + (index + 1) * count]
             slots = [self.slot(tensor, place) for tensor, place in zip(self.parameters, places, strict=True)]
             views = [tensor.view(slot.content, {}) for tensor, slot in zip(self.parameters, slots, strict=True)]
-            try:
-                result = self.kernel.prepare(*views)  # type: ignore[misc]
-            except Exception as error:
-                raise_for_kernel(error)
+            with self.blaming_the_kernel(HostWatch(())):
+                result = self.kernel.prepare(self.device, views)
+                total += sum(tensor.nbytes for tensor in (result if isinstance(result, tuple) else (result,)))
             self.prepared.append(result)
-            total += sum(tensor.nbytes for tensor in (result if isinstance(result, tuple) else (result,)))
         return total
 
-    def run(self, first: int, count: int) -> None:
-        for parameter_set, slots in self.calls[first : first + count]:
-            arguments: list[Any] = [
-                tensor.view(slot.content, self.axes) for tensor, slot in zip(self.tensors, slots, strict=True)
-            ]
-            if self.kernel.prepare is not None:
-                arguments.append(self.prepared[parameter_set])
-            self.kernel.call([*arguments, *self.axes.values()])
+    def run(self, first: int, count: int, how: Run) -> int:
+        """What the calls took by the device's clock, in ns."""
+        moments = []
+        for index in range(first, first + count):
+            if how & Run.GRAPH and index not in self.graphs:
+                self.launch(index)  # compiles, which no graph can hold
+                self.graphs[index] = self.capture(index)
+            self.device.settle_cache(is_cold=bool(how & Run.COLD))
+            began = self.device.mark()
+            if not how & Run.WITHOUT_CALLS:
+                if how & Run.GRAPH:
+                    self.graphs[index]()
+                else:
+                    self.launch(index, is_watched=not how & Run.TIMED)
+            moments.append((began, self.device.mark()))
+        self.device.synchronise()
+        return int(sum(ended.us_since(began) for began, ended in moments) * 1000)
+
+    def capture(self, index: int) -> Callable[[], None]:
+        """The call as a graph, or as it is where no graph can hold it."""
+        call = functools.partial(self.launch, index)
+        try:
+            return self.device.capture(call).replay  # type: ignore[no-any-return]
+        except CaptureFailed:
+            return call
+
+    def launch(self, index: int, *, is_watched: bool = False) -> None:
+        parameter_set, slots = self.calls[index]
+        tensors = [tensor.view(slot.content, self.axes) for tensor, slot in zip(self.tensors, slots, strict=True)]
+        prepared = self.prepared[parameter_set] if self.prepared else None
+        watch = HostWatch([*tensors, prepared], sees_memory=is_watched and isinstance(self.device, HostDevice))
+        self.watch = watch if is_watched else None
+        with self.blaming_the_kernel(watch), watch if is_watched else contextlib.nullcontext():
+            self.kernel.call(self.device, tensors, prepared, list(self.axes.values()))
+        if is_watched and not computes_as_before():
+            fail(CHANGED_FLOAT_STATE, "the kernel left rounding or denormal numbers changed")
+
+    def watch_launches(self) -> None:
+        """Of an interpreter."""
+        import interpreter_launches
+        from interpreter_races import RaceWatch
+
+        races = RaceWatch()
+
+        def begin(arguments: list[Any]) -> None:
+            if self.watch is not None:
+                self.watch.begin_launch(arguments)
+            races.begin()
+
+        def end(name: str) -> None:
+            if self.watch is not None:
+                self.watch.end_launch()
+            if wrong := races.end():
+                fail(RACE, f"{name} depends on the order of its programs: {wrong}")
+
+        interpreter_launches.watch(begin, end)
+
+    @contextlib.contextmanager
+    def blaming_the_kernel(self, watch: HostWatch) -> Iterator[None]:
+        error = None
+        try:
+            yield
+        except Exception as raised:
+            error = raised
+        watch.finish()
+        if watch.calls:
+            fail(LIBRARY_CALL, f"the kernel had torch compute: {', '.join(sorted(set(watch.calls))[:5])}")
+        if error is not None:
+            self.device.synchronise()  # a fault of the device shows here
+            raise_for_kernel(error)
 
     def copy_back(self, first: int, count: int) -> None:
         for _, slots in self.calls[first : first + count]:
@@ -239,8 +268,10 @@ class Runner:
 
 def raise_for_kernel(error: Exception) -> None:
     """Ends the process with what the kernel raised, or with what the interpreter cannot do."""
-    cause = error.__cause__ if type(error).__name__ == "InterpreterError" else None
-    if cause is not None and not isinstance(cause, AssertionError):
+    cause: BaseException | None = error
+    while cause is not None and type(cause).__name__ == "InterpreterError":
+        cause = cause.__cause__  # one for each function of the kernel that it went through
+    if cause is not error and cause is not None and not isinstance(cause, AssertionError):
         fail_with(CANNOT_INTERPRET, cause, "the interpreter cannot run it:")
     fail_with(KERNEL_RAISED, cause or error, "the kernel raised")
 
@@ -251,49 +282,93 @@ def fail_with(status: int, error: BaseException, what: str) -> None:
 
 
 def prepare_interpreter() -> None:
-    sys.path.insert(0, str(FOLDER))
+    import interpreter_launches
+    import interpreter_reductions
     import interpreter_repairs
-    from triton.runtime import interpreter
 
-    interpreter_repairs.repair()
-    launch = interpreter.GridExecutor.__call__
-
-    def unwatched(self: Any, *args: Any, **kwargs: Any) -> Any:
-        # The interpreter itself has torch copy; a kernel's own body is Triton's language, as it compiled.
-        with _disable_current_modes():
-            return launch(self, *args, **kwargs)
-
-    interpreter.GridExecutor.__call__ = unwatched
+    for repairs in (interpreter_repairs, interpreter_reductions, interpreter_launches):
+        repairs.repair()
 
 
 def receive(count: int) -> bytes:
     content = b""
     while len(content) < count:
-        piece = os.read(0, count - len(content))
+        piece = _read(0, count - len(content))
         if not piece:
-            os._exit(0)
+            _exit(0)
         content += piece
     return content
 
 
-def map_segment(descriptor: str, size: str, protection: int) -> torch.Tensor:
-    memory = mmap.mmap(int(descriptor), int(size), prot=protection)
-    return torch.frombuffer(memory, dtype=torch.uint8)
+def map_segment(descriptor: int, size: int, protection: int) -> torch.Tensor:
+    """`[bytes]`; the descriptor is closed, so that nothing can map the memory once more."""
+    library = ctypes.CDLL(None, use_errno=True)
+    library.mmap.restype = ctypes.c_void_p
+    library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    address = library.mmap(None, size, protection, mmap.MAP_SHARED, descriptor, 0)
+    if address in (None, ctypes.c_void_p(-1).value):
+        fail(MACHINERY_FAILED, f"cannot map {size} bytes: {os.strerror(ctypes.get_errno())}")
+    os.close(descriptor)
+    return torch.frombuffer((ctypes.c_uint8 * size).from_address(address), dtype=torch.uint8)
+
+
+def move_replies() -> int:
+    """A descriptor for them that is nowhere written down; what the kernel prints is log."""
+    replies = fcntl.fcntl(1, fcntl.F_DUPFD_CLOEXEC, random.SystemRandom().randrange(32, 200))
+    os.dup2(2, 1)
+    return replies
 
 
 def main() -> None:
     _, mode, *segments = sys.argv
-    replies = os.dup(1)
-    os.dup2(2, 1)  # what the kernel prints is log
+    del sys.argv[1:]
+    replies = move_replies()
     torch.set_num_threads(1)
-    inputs = map_segment(segments[0], segments[1], mmap.PROT_READ)
-    outputs = map_segment(segments[2], segments[3], mmap.PROT_READ | mmap.PROT_WRITE)
+    inputs = map_segment(int(segments[0]), int(segments[1]), mmap.PROT_READ)
+    outputs = map_segment(int(segments[2]), int(segments[3]), mmap.PROT_READ | mmap.PROT_WRITE)
+    call = json.loads((FOLDER / "call.json").read_text())
+    try:
+        device = open_for(mode)
+        sys.modules["__main__"] = types.ModuleType("__main__")  # the kernel finds none of this there
+        runner = Runner(call, inputs, outputs, device, load(call, is_interpreted=mode == "interpret"))
+        if mode == "interpret":
+            runner.watch_launches()
+        serve(runner, replies)
+    except DeviceMissing as missing:
+        fail(NO_DEVICE, str(missing))
+    except DeviceFault as fault:
+        exit_after(fault)
+
+
+def open_for(mode: str) -> Any:
     if mode == "interpret":
         prepare_interpreter()
+        return HostDevice()
+    return open_device(mode.partition("=")[2] or None)
+
+
+def unpack_compiled() -> None:
+    """What the build compiled for this GPU, into the folder of Triton's own cache."""
+    with zipfile.ZipFile(FOLDER / "kernel.zip") as built:
+        built.extractall(FOLDER, [name for name in built.namelist() if name.startswith("cache/")])
+    (FOLDER / "cache").rename(FOLDER / "triton_cache")  # its files name each other by whole paths
+
+
+def load(call: dict[str, Any], *, is_interpreted: bool) -> Any:
     try:
-        runner = Runner(json.loads((FOLDER / "call.json").read_text()), inputs, outputs)
+        match call["language"]:
+            case "triton":
+                if not is_interpreted:
+                    unpack_compiled()
+                return PythonKernel(call)
+            case "cuda":
+                return CudaKernel(str(FOLDER / "kernel.so"), has_prepare=call["prepare"] is not None)
     except Exception as error:
         fail_with(LOAD_FAILED, error, "cannot load the kernel:")
+    return None
+
+
+def serve(runner: Runner, replies: int) -> None:
     while True:
         nonce, kind, first, count, payload_bytes = REQUEST.unpack(receive(REQUEST.size))
         words = struct.unpack(f"={payload_bytes // 8}Q", receive(payload_bytes))
@@ -303,8 +378,8 @@ def main() -> None:
         elif kind == LAY_OUT:
             runner.lay_out(words)
         elif kind == RUN:
-            runner.run(first, count)
-        os.write(replies, REPLY.pack(nonce, value))
+            value = runner.run(first, count, Run(words[0] if words else 0))
+        _write(replies, REPLY.pack(nonce, value))
         if kind == RUN:
             runner.copy_back(first, count)
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from corpus import Kernel
+from corpus import CPP, Kernel
 from court import HEARINGS, Court
 
 from candidates.benchmark.baseline import BaselinePool
@@ -14,7 +14,8 @@ from candidates.benchmark.baseline import BaselinePool
 def court(request: pytest.FixtureRequest, pool: BaselinePool, cache_folder: Path) -> Iterator[Court]:
     """It knows from the collected tests which kernels it will be asked about."""
     parameters = [item.callspec.params.values() for item in request.session.items if hasattr(item, "callspec")]
-    kernels = [value for values in parameters for value in values if isinstance(value, Kernel)]
+    every = [value for values in parameters for value in values if isinstance(value, Kernel)]
+    kernels = [kernel for kernel in every if kernel.candidate.language is CPP.language.name]
     with Court(pool, cache_folder, kernels) as court:
         yield court
 

@@ -6,12 +6,13 @@ Rows of public workloads are 1, 8 and 33, a hidden one has 5, where nothing else
 import functools
 from collections.abc import Callable, Mapping, Sequence
 
-from judge_tasks import LINEAR, RMSNORM, STATE_TASK, input_spec, make_task, output_spec
+from judge_tasks import LINEAR, RMSNORM, STATE_TASK, Shape, input_spec, make_task, output_spec
 
 from candidates.task import ElementType, InputRole, InputSpec, KernelTask, TensorSpec
 
 PARAMETER, STATE = InputRole.PARAMETER, InputRole.STATE
 FLOAT32, BFLOAT16, FLOAT16 = ElementType.FLOAT32, ElementType.BFLOAT16, ElementType.FLOAT16
+INT32, INT64 = ElementType.INT32, ElementType.INT64
 
 
 def _task(
@@ -44,13 +45,23 @@ def _out(columns: int, element_type: ElementType = FLOAT32) -> TensorSpec:
     return output_spec("y", ("rows", columns), element_type)
 
 
-def _linear(columns: int, features: int, rows: Sequence[int], instances: int = 1) -> Callable[[], KernelTask]:
-    weight = input_spec("weight", (features, columns), PARAMETER)
+def _numbers(name: str, shape: Shape, below: int, element_type: ElementType) -> InputSpec:
+    return input_spec(name, shape, element_type=element_type).model_copy(update={"below": below})
+
+
+def _linear(
+    columns: int,
+    features: int,
+    rows: Sequence[int] = (1, 8, 33),
+    instances: int = 1,
+    element_type: ElementType = FLOAT32,
+) -> Callable[[], KernelTask]:
+    weight = input_spec("weight", (features, columns), PARAMETER, element_type)
     return _task(
         "linear",
         "torch.nn.functional.linear(x, weight)",
-        [_rows("x", columns), weight],
-        [_out(features)],
+        [_rows("x", columns, element_type), weight],
+        [_out(features, element_type)],
         rows=rows,
         instances=instances,
     )
@@ -74,6 +85,15 @@ def _running_mean(rows: Sequence[int]) -> Callable[[], KernelTask]:
 _LAYER_NORM = "torch.nn.functional.layer_norm(x, (256,), weight, bias)"
 _ROTATE = "torch.cat([x[..., :32] * c - x[..., 32:] * s, x[..., 32:] * c + x[..., :32] * s], -1)"
 _GELU = "torch.nn.functional.gelu(x, approximate='tanh')"
+_RMSNORM = "x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-5) * weight"
+_ATTENTION = """later = torch.ones(q.shape[0], q.shape[0]).triu(1).bool()
+    return torch.softmax((q @ k.t() / 4).masked_fill(later, float("-inf")), -1) @ v"""
+_RECURRENCE = """h = x[:, 0]
+    left = [h]
+    for i in range(1, 16):
+        h = torch.sigmoid(a[:, i]) * h + x[:, i]
+        left.append(h)
+    return torch.stack(left, -1)"""
 
 TASKS: Mapping[str, Callable[[], KernelTask]] = {
     "rmsnorm": lambda: RMSNORM,
@@ -129,6 +149,55 @@ TASKS: Mapping[str, Callable[[], KernelTask]] = {
         [output_spec("y", ("rows", 24, 16))],
     ),
     "running_mean": _running_mean((1, 8, 33)),
+    "linear_long": _linear(256, 48),
+    "linear_bfloat16": _linear(64, 48, element_type=BFLOAT16),
+    "linear_float16": _linear(64, 48, element_type=FLOAT16),
+    "rmsnorm_bfloat16": _task(
+        "rmsnorm",
+        _RMSNORM,
+        [_rows("x", 200, BFLOAT16), input_spec("weight", (200,), PARAMETER, BFLOAT16)],
+        [_out(200, BFLOAT16)],
+    ),
+    "madd_bfloat16": _task("madd", "a * b + c", [_rows(name, 64, BFLOAT16) for name in "abc"], [_out(64, BFLOAT16)]),
+    "halve_float16": _task("halve", "x * 0.3", [_rows("x", 40, FLOAT16)], [_out(40, FLOAT16)]),
+    "error_function": _task("error_function", "torch.erf(x)", [_rows("x", 50)], [_out(50)]),
+    "row_variance": _task("row_variance", "x.var(-1, correction=0)", [_rows("x", 100)], [output_spec("y", ("rows",))]),
+    "column_sum": _task("column_sum", "x.sum(0)", [_rows("x", 24)], [output_spec("y", (24,))]),
+    "column_sum_bfloat16": _task(
+        "column_sum", "x.sum(0)", [_rows("x", 24, BFLOAT16)], [output_spec("y", (24,), BFLOAT16)]
+    ),
+    "any_large": _task(
+        "any_large", "(x > 1).any(-1)", [_rows("x", 30)], [output_spec("y", ("rows",), ElementType.BOOL)]
+    ),
+    "cumulative_max": _task("cumulative_max", "x.cummax(-1).values", [_rows("x", 32)], [_out(32)]),
+    "recurrence": _task("recurrence", _RECURRENCE, [_rows("a", 16), _rows("x", 16)], [_out(16)]),
+    "sorted": _task("sorted", "x.sort(-1).values", [_rows("x", 32)], [_out(32)]),
+    "largest_4": _task("largest_4", "x.topk(4, -1).values", [_rows("x", 32)], [_out(4)]),
+    "attention": _task("attention", _ATTENTION, [_rows(name, 16) for name in "qkv"], [_out(16)]),
+    "add_bias": _task(
+        "add_bias",
+        "x + bias",
+        [input_spec("x", ("rows", 4, 16)), input_spec("bias", (4, 16), PARAMETER)],
+        [output_spec("y", ("rows", 4, 16))],
+    ),
+    "embedding": _task(
+        "embedding",
+        "table[ids]",
+        [_numbers("ids", ("rows",), 32, INT64), input_spec("table", (32, 40), PARAMETER)],
+        [_out(40)],
+    ),
+    "count": _task(
+        "count",
+        "torch.nn.functional.one_hot(ids, 8).sum((0, 1))",
+        [_numbers("ids", ("rows", 16), 8, INT64)],
+        [output_spec("y", (8,), INT64)],
+    ),
+    "wrap": _task(
+        "wrap", "(x - 50) // 7 * 3 + (x - 50) % 7", [_numbers("x", ("rows", 16), 100, INT32)], [_out(16, INT32)]
+    ),
+    "total": _task(
+        "total", "x.sum(-1)", [_numbers("x", ("rows", 100), 1 << 30, INT32)], [output_spec("y", ("rows",), INT64)]
+    ),
     # For races: what is fast there must be so by cheating.
     "gated": _gated((1,)),
     "gated_many": _gated((16,)),

@@ -1,16 +1,18 @@
 """SearchAgent: writes a task's kernels from its graph and searches their schedules with Optuna; needs no key."""
 
+from collections.abc import Iterator
+from typing import Any
+
 import optuna
 
-from candidates.agent import FLOOR_SHARE_TO_STOP, Attempt, Budget, Proposals, Stop, fastest_first
-from candidates.candidate import Candidate, Proposal
+from candidates.agent import FLOOR_SHARE_TO_STOP, Attempt, Budget, Proposals, Stop, fastest_first, stop_for_device
+from candidates.candidate import Candidate, LanguageName, Proposal
+from candidates.language import language_for
+from candidates.record import Record
 from candidates.task import KernelTask
-from compiler_agent.agents.search.emit_cpp import emit_candidate
-from compiler_agent.agents.search.emit_naive import emit_naive
+from compiler_agent.agents.search.emitters import EMITTERS
 from compiler_agent.agents.search.program import NoProgram, Program
-from compiler_agent.agents.search.schedule import Schedule
-from compiler_agent.agents.search.space import choices, first_schedules, is_legal, legal_schedules
-from compiler_agent.agents.search.staging import write_program
+from compiler_agent.agents.search.space import ScheduleT, Space
 
 GENERATION_SIZE = 4
 PATIENCE_GENERATIONS = 3
@@ -36,16 +38,18 @@ class SearchAgent:
         if budget.attempts == 0 or budget.seconds <= 0:
             return Stop(reason="budget", message=f"{budget.attempts} attempts and {budget.seconds:.0f} s left")
         own = [attempt for attempt in attempts if attempt.proposal.agent == self.name]
-        stop = _reason_to_stop(task, own, self._generation_size)
+        stop = stop_for_device(own) or _reason_to_stop(task, own, self._generation_size)
         if stop is not None:
             return stop
         tried = {attempt.proposal.candidate.id for attempt in attempts}
         count = min(self._generation_size, budget.attempts)
-        schedules = first_schedules(program) if not own else self._draw(program, own)
+        emitter = EMITTERS[language_for(task)]
+        space = emitter.space_of(program)
+        schedules = self._draw(space, own) if own else space.first_schedules()
         best = _best(own)
         proposals = []
         for schedule in schedules:
-            candidate = emit_candidate(program, schedule)
+            candidate = emitter.emit(program, schedule)
             if candidate.id in tried:
                 continue
             tried.add(candidate.id)
@@ -59,44 +63,48 @@ class SearchAgent:
 
     def _program(self, task: KernelTask) -> Program | NoProgram:
         if task.id not in self._programs:
-            self._programs[task.id] = write_program(task)
+            self._programs[task.id] = EMITTERS[language_for(task)].write_program(task)
         return self._programs[task.id]
 
-    def _draw(self, program: Program, own: list[Attempt]) -> list[Schedule]:
+    def _draw(self, space: Space[ScheduleT], own: list[Attempt]) -> Iterator[ScheduleT]:
         """What the sampler asks for, then every other legal schedule, so that a small space is searched whole."""
-        study = _study(program, own, self._seed + len(own))
-        distributions = _distributions(program)
-        drawn: list[Schedule] = []
+        study = _study(space, own, self._seed + len(own))
+        distributions = _distributions(space)
+        drawn: list[ScheduleT] = []
         for _ in range(self._generation_size * MAX_DRAWS_PER_PROPOSAL):
             trial = study.ask(distributions)
-            schedule = Schedule(**trial.params)
-            if is_legal(schedule) and schedule not in drawn:
+            schedule = space.schedule(**trial.params)
+            if space.is_legal(schedule) and schedule not in drawn:
                 drawn.append(schedule)
             else:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
-        return drawn + [schedule for schedule in legal_schedules(program) if schedule not in drawn]
+        yield from drawn
+        yield from (schedule for schedule in space.schedules() if schedule not in drawn)
 
 
-def naive_kernel(task: KernelTask) -> Candidate | NoProgram:
-    """The plainest correct kernel for the task, for a person to start from."""
-    program = write_program(task)
-    return program if isinstance(program, NoProgram) else emit_naive(program)
+def naive_kernel(task: KernelTask, language: LanguageName | None = None) -> Candidate | NoProgram:
+    """The plainest correct kernel, for a person to start from; `language` None: the one that fits the task."""
+    language = language or language_for(task)
+    if language not in EMITTERS:
+        return NoProgram(f"no kernel is written in {language.value}")
+    program = EMITTERS[language].write_program(task)
+    return program if isinstance(program, NoProgram) else EMITTERS[language].emit_naive(program)
 
 
-def _distributions(program: Program) -> dict[str, optuna.distributions.BaseDistribution]:
+def _distributions(space: Space[Any]) -> dict[str, optuna.distributions.BaseDistribution]:
     return {
         field: optuna.distributions.CategoricalDistribution(values)
-        for field, values in choices(program).items()
+        for field, values in space.choices.items()
         if len(values) > 1
     }
 
 
-def _study(program: Program, own: list[Attempt], seed: int) -> optuna.Study:
+def _study(space: Space[Any], own: list[Attempt], seed: int) -> optuna.Study:
     """A study in memory that has seen all past attempts; rejected ones as failed trials."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     sampler = optuna.samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True, n_startup_trials=4)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    distributions = _distributions(program)
+    distributions = _distributions(space)
     for attempt in own:
         parameters = {
             field: value
@@ -138,7 +146,7 @@ def _best(attempts: list[Attempt]) -> Attempt | None:
     return next(iter(fastest_first(attempts)), None)
 
 
-def _note(schedule: Schedule) -> str:
-    default = Schedule().model_dump()
+def _note(schedule: Record) -> str:
+    default = type(schedule)().model_dump()
     changes = [f"{field}={value}" for field, value in schedule.model_dump().items() if value != default[field]]
     return "default schedule" if not changes else f"schedule with {', '.join(changes)}"

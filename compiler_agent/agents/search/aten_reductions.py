@@ -128,7 +128,7 @@ def _contraction(
                 "mul", value_at(x, (*index[:-1], sympy.Integer(0)), ranges), right(index, sympy.Integer(0), ranges)
             )
         left = value_at(x, (*index[:-1], variable), inner)
-        return Contract(variable, extent, left, right(index, variable, inner))
+        return Contract(variable, extent, left, right(index, variable, inner), x.element_type)
 
     return Tensor(shape, result_type((x,)), at)
 

@@ -4,8 +4,9 @@ import sympy  # type: ignore[import-untyped]  # ships no types
 
 from candidates.task import InputRole
 from compiler_agent.agents.search.emit_call import unpacked
-from compiler_agent.agents.search.emit_expressions import STORAGE_TYPES, Scope, integer
+from compiler_agent.agents.search.emit_expressions import STORAGE_TYPES, Scope
 from compiler_agent.agents.search.expressions import Load
+from compiler_agent.agents.search.formulas import integer
 from compiler_agent.agents.search.program import CONTRACTED, FLAT_COLUMN, FLAT_ROW, ContractionStage, Program
 from compiler_agent.agents.search.schedule import Schedule
 

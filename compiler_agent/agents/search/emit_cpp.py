@@ -1,13 +1,11 @@
 """Emission: a program under a schedule becomes one readable C++ source with the C ABI of the `cpp` language."""
 
-import sympy  # type: ignore[import-untyped]  # ships no types
-
 from candidates.candidate import Candidate, LanguageName
 from compiler_agent.agents.search.cpp_prelude import CONTRACTION_PRELUDE, PRELUDE
 from compiler_agent.agents.search.emit_call import members_of
 from compiler_agent.agents.search.emit_contraction import emit_contraction_stage, emit_prepare
-from compiler_agent.agents.search.emit_expressions import integer
 from compiler_agent.agents.search.emit_map import emit_map_stage
+from compiler_agent.agents.search.formulas import integer
 from compiler_agent.agents.search.program import ContractionStage, Program
 from compiler_agent.agents.search.schedule import Schedule
 
@@ -58,8 +56,7 @@ def _entry(program: Program, calls: list[str], has_prepared: bool) -> str:
     members = list(members_of(program, has_prepared))
     own = len(program.scratch)
     parameters = ", ".join(f"{kind} {name}" for kind, name in members[: len(members) - own])
-    sizes = [sympy.prod(scratch.shape) for scratch in program.scratch]
-    buffers = [f"scratch_of_thread<{place}>({integer(sympy.expand(size))})" for place, size in enumerate(sizes)]
+    buffers = [f"scratch_of_thread<{place}>({integer(each.numel)})" for place, each in enumerate(program.scratch)]
     values = ", ".join([name for _, name in members[: len(members) - own]] + buffers)
     body = "\n".join(f"  {call}" for call in calls)
     return f'extern "C" void {ENTRY}({parameters}) {{\n  const Call call{{{values}}};\n{body}\n}}\n'

@@ -7,14 +7,15 @@ import sympy  # type: ignore[import-untyped]  # ships no types
 
 from candidates.task import ElementType
 from compiler_agent.agents.search.expressions import (
-    CONDITIONS,
     Apply,
     Constant,
     Expression,
     Load,
     SizeValue,
     free_symbols,
+    is_condition,
 )
+from compiler_agent.agents.search.formulas import INFIX, integer
 from compiler_agent.agents.search.program import Store
 
 STORAGE_TYPES = {
@@ -25,19 +26,6 @@ STORAGE_TYPES = {
     ElementType.INT32: "int32_t",
     ElementType.BOOL: "uint8_t",
 }
-INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">"}
-INFIX |= {"ge": ">=", "logical_and": "&", "logical_or": "|"}
-
-
-def integer(expression: sympy.Expr) -> str:
-    """C++ of a polynomial with integer coefficients."""
-    if isinstance(expression, sympy.Add):
-        return "(" + " + ".join(integer(term) for term in expression.args) + ")"
-    if isinstance(expression, sympy.Mul):
-        return " * ".join(integer(factor) for factor in expression.args)
-    if isinstance(expression, sympy.Pow):
-        return " * ".join([integer(expression.base)] * int(expression.exp))
-    return str(expression)
 
 
 def literal(value: float) -> str:
@@ -80,7 +68,7 @@ class Scope:
             case SizeValue(size=size):
                 return f"float({integer(size)})"
         if expression not in self.outer_names:
-            kind = "bool" if _is_condition(expression) else "float"
+            kind = "bool" if is_condition(expression) else "float"
             code = self._scalar_code(expression)
             name = f"f{len(self.outer_names)}"
             self.outer_lines.append(f"const {kind} {name} = {code};")
@@ -95,7 +83,7 @@ class Scope:
             array = self.kept_in.get(expression)
             is_known = expression in self.written
             code = f"load({array} + j, lanes)" if is_known else self._vector_code(expression)
-            kind = "I" if _is_condition(expression) else "F"
+            kind = "I" if is_condition(expression) else "F"
             name = f"v{len(self.names)}"
             self.lines.append(f"const {kind} {name} = {code};")
             self.names[expression] = name
@@ -145,10 +133,6 @@ class Scope:
             case Apply(function=function, arguments=arguments):
                 return _vector_call(function, [self.vector(argument) for argument in arguments])
         raise AssertionError(f"no lane value for {type(expression).__name__}")
-
-
-def _is_condition(expression: Expression) -> bool:
-    return isinstance(expression, Apply) and expression.function in CONDITIONS
 
 
 def _vector_call(function: str, names: list[str]) -> str:

@@ -1,42 +1,29 @@
 """Emission of a map stage: rows shared out to threads, a row's reductions pass by pass, then its outputs."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
 from compiler_agent.agents.search.emit_call import unpacked
-from compiler_agent.agents.search.emit_expressions import Scope, integer, literal
+from compiler_agent.agents.search.emit_expressions import Scope, literal
 from compiler_agent.agents.search.expressions import (
     CONDITIONS,
     Apply,
     Expression,
-    Reduce,
     Size,
     children,
     free_symbols,
     operation_cost,
-    walk,
 )
+from compiler_agent.agents.search.formulas import integer
 from compiler_agent.agents.search.index_maps import is_nonnegative
-from compiler_agent.agents.search.program import COLUMN, MapStage, Piece, Program, Store
+from compiler_agent.agents.search.passes import CHAIN_STEPS, Pass, passes_of
+from compiler_agent.agents.search.program import COLUMN, MapStage, Piece, Program
 from compiler_agent.agents.search.schedule import Schedule
 
 STACK_COLUMNS = 8192
 """Rows up to this long keep their intermediate values on the stack."""
-CHAIN_STEPS = 32
-"""A longer sum is cut into chains of so many steps of its sweep: rounding errors of equal terms all point the same way,
-and over one chain of a row of 4096 they exceed what PyTorch's sums, cut in a like way, allow."""
 _COMBINE = {"sum": "Sum", "max": "Max", "min": "Min"}
-
-
-@dataclass(frozen=True, slots=True)
-class _Pass:
-    """Reductions over one range of columns that depend on no reduction of the same pass."""
-
-    low: Size
-    high: Size
-    reductions: tuple[Reduce, ...]
 
 
 def emit_map_stage(
@@ -44,7 +31,7 @@ def emit_map_stage(
 ) -> tuple[str, str]:
     """The stage's function and the statement that calls it."""
     stores = [store for piece in stage.pieces for store in piece.stores]
-    passes = _passes(stores)
+    passes = passes_of(stores)
     is_flat = not stage.rows and stage.has_columns and not passes and len(stage.pieces) == 1
     kept, arrays = _kept_values(name, stage, passes, schedule, scratch_slot)
     row_lines: list[str] = []
@@ -77,21 +64,8 @@ def emit_map_stage(
     return function, call
 
 
-def _passes(stores: list[Store]) -> list[_Pass]:
-    reductions = {part for store in stores for part in walk(store.value) if isinstance(part, Reduce)}
-    groups: dict[tuple[int, Size, Size], list[Reduce]] = {}
-    for reduction in sorted(reductions, key=repr):
-        groups.setdefault((_level(reduction), reduction.low, reduction.high), []).append(reduction)
-    ordered = sorted(groups, key=lambda group: (group[0], str(group[1])))
-    return [_Pass(low, high, tuple(groups[level, low, high])) for level, low, high in ordered]
-
-
-def _level(reduction: Reduce) -> int:
-    return 1 + max((_level(part) for part in walk(reduction.body) if isinstance(part, Reduce)), default=0)
-
-
 def _kept_values(
-    name: str, stage: MapStage, passes: list[_Pass], schedule: Schedule, scratch_slot: int
+    name: str, stage: MapStage, passes: list[Pass], schedule: Schedule, scratch_slot: int
 ) -> tuple[dict[Expression, str], list[str]]:
     """Values that an earlier pass computes and a later one needs, each with its array, and the arrays' declarations."""
     first_seen: dict[Expression, tuple[Size, Size]] = {}
@@ -134,7 +108,7 @@ def _covers(outer: tuple[Size, Size], inner: tuple[Size, Size]) -> bool:
     return is_nonnegative(inner[0] - outer[0]) and is_nonnegative(outer[1] - inner[1])
 
 
-def _emit_pass(name: str, one: _Pass, scope: Scope, schedule: Schedule) -> Iterator[str]:
+def _emit_pass(name: str, one: Pass, scope: Scope, schedule: Schedule) -> Iterator[str]:
     """The sweep that computes the pass's reductions; registers their results in the scope."""
     opening: list[str] = []
     updates: list[str] = []
@@ -166,7 +140,7 @@ def _emit_pass(name: str, one: _Pass, scope: Scope, schedule: Schedule) -> Itera
     yield from closing
 
 
-def _is_long(one: _Pass, schedule: Schedule) -> bool:
+def _is_long(one: Pass, schedule: Schedule) -> bool:
     extent = sympy.expand(one.high - one.low)
     return not extent.is_number or int(extent) > CHAIN_STEPS * schedule.unroll * schedule.vector_width
 

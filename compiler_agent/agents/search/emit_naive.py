@@ -5,8 +5,9 @@ import sympy  # type: ignore[import-untyped]  # ships no types
 from candidates.candidate import Candidate, LanguageName
 from candidates.task import ElementType
 from compiler_agent.agents.search.emit_call import members_of
-from compiler_agent.agents.search.emit_expressions import INFIX, integer, literal
+from compiler_agent.agents.search.emit_expressions import literal
 from compiler_agent.agents.search.expressions import Apply, Constant, Contract, Expression, Load, Reduce, SizeValue
+from compiler_agent.agents.search.formulas import INFIX, integer
 from compiler_agent.agents.search.program import (
     COLUMN,
     CONTRACTED,
@@ -59,10 +60,7 @@ def emit_naive(program: Program) -> Candidate:
     """Scratch buffers are vectors; every stage is one nest of loops."""
     members = list(members_of(program, has_prepared=False))
     parameters = ", ".join(f"{kind} {name}" for kind, name in members[: len(members) - len(program.scratch)])
-    lines = [
-        f"std::vector<float> {scratch.name}({integer(sympy.expand(sympy.prod(scratch.shape)))});"
-        for scratch in program.scratch
-    ]
+    lines = [f"std::vector<float> {scratch.name}({integer(scratch.numel)});" for scratch in program.scratch]
     for stage in program.stages:
         lines += _stage(stage)
     body = "\n".join(f"  {line}" for line in lines)

@@ -77,12 +77,18 @@ class Contract:
     extent: Size
     left: "Expression"
     right: "Expression"
+    element_type: ElementType
+    """Of both sides, as PyTorch multiplies them."""
 
 
 Expression = Load | Constant | SizeValue | Apply | Reduce | Contract
 
 TRANSCENDENTAL = frozenset({"exp", "sigmoid", "tanh", "erf", "one_plus_erf", "log", "sin", "cos", "pow"})
 CONDITIONS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_not", "nonzero"})
+
+
+def is_condition(expression: Expression) -> bool:
+    return isinstance(expression, Apply) and expression.function in CONDITIONS
 
 
 def children(expression: Expression) -> tuple[Expression, ...]:
@@ -134,8 +140,9 @@ def replace(expression: Expression, replacements: Mapping[Expression, Expression
             return Apply(function, tuple(replace(argument, replacements) for argument in arguments))
         case Reduce(kind=kind, variable=variable, low=low, high=high, body=body):
             return Reduce(kind, variable, low, high, replace(body, replacements))
-        case Contract(variable=variable, extent=extent, left=left, right=right):
-            return Contract(variable, extent, replace(left, replacements), replace(right, replacements))
+        case Contract(variable=variable, extent=extent, left=left, right=right, element_type=element_type):
+            left, right = replace(left, replacements), replace(right, replacements)
+            return Contract(variable, extent, left, right, element_type)
         case _:
             return expression
 
@@ -149,8 +156,8 @@ def rename(expression: Expression, names: Mapping[sympy.Symbol, sympy.Expr]) -> 
             return Apply(function, tuple(rename(argument, names) for argument in arguments))
         case Reduce(kind=kind, variable=variable, low=low, high=high, body=body):
             return Reduce(kind, variable, low, high, rename(body, names))
-        case Contract(variable=variable, extent=extent, left=left, right=right):
-            return Contract(variable, extent, rename(left, names), rename(right, names))
+        case Contract(variable=variable, extent=extent, left=left, right=right, element_type=element_type):
+            return Contract(variable, extent, rename(left, names), rename(right, names), element_type)
         case _:
             return expression
 

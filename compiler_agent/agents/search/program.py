@@ -71,10 +71,15 @@ Stage = MapStage | ContractionStage
 
 @dataclass(frozen=True, slots=True)
 class Scratch:
-    """A float32 buffer of the program's own, dense, row-major."""
+    """A buffer of the program's own, dense, row-major."""
 
     name: str
+    element_type: ElementType
     shape: tuple[Size, ...]
+
+    @property
+    def numel(self) -> Size:
+        return sympy.expand(sympy.prod(self.shape))
 
 
 @dataclass(frozen=True, slots=True)

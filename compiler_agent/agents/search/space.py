@@ -1,74 +1,49 @@
-"""The search space of a program: which schedules are legal and differ for it, and which of them to try first."""
+"""Space: the legal schedules of one program, and which of them to try first."""
 
 import itertools
-from collections.abc import Iterator
-from typing import Any, get_args
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar, get_args
 
-from compiler_agent.agents.search.expressions import Load
-from compiler_agent.agents.search.program import CONTRACTED, ContractionStage, MapStage, Program
-from compiler_agent.agents.search.schedule import Schedule
+from candidates.record import Record
 
+ScheduleT = TypeVar("ScheduleT", bound=Record)
 Choice = int | str
 
-ACCUMULATOR_REGISTERS = 24
-"""Of the 32 vector registers of AVX-512, what a register tile may hold in sums; more would spill."""
 
-_FIRST_VARIANTS: tuple[dict[str, Choice], ...] = (
-    {},
-    {"unroll": 4, "row_tile": 6, "column_tile": 4},
-    {"reuse_from_cost": 20, "row_tile": 4, "column_tile": 4, "prefetch_bytes": 1024},
-    {"unroll": 1, "weights": "rows", "row_tile": 4, "column_tile": 4},
-)
-
-
-def choices(program: Program) -> dict[str, tuple[Choice, ...]]:
-    """Per field of the schedule that matters to this program, its values, the default first."""
-    fields = ["vector_width"]
-    contractions = [stage for stage in program.stages if isinstance(stage, ContractionStage)]
-    if any(isinstance(stage, MapStage) for stage in program.stages):
-        fields += ["unroll", "reuse_from_cost"]
-    if contractions:
-        fields += ["weights", "row_tile", "column_tile", "depth_unroll", "prefetch_bytes"]
-    if program.task.threads > 1:
-        fields.append("parallel_from_operations")
-    values = {field: _values(field) for field in fields}
-    if any(not _has_contiguous_depth(stage) for stage in contractions):
-        values["weights"] = ("panels",)
-    return values
-
-
-def legal_schedules(program: Program) -> Iterator[Schedule]:
-    """Every legal schedule once."""
-    values = choices(program)
-    for combination in itertools.product(*values.values()):
-        schedule = Schedule(**dict(zip(values, combination, strict=True)))  # type: ignore[arg-type]
-        if is_legal(schedule):
-            yield schedule
-
-
-def is_legal(schedule: Schedule) -> bool:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space(Generic[ScheduleT]):
+    schedule_type: type[ScheduleT]
+    choices: Mapping[str, tuple[Choice, ...]]
+    """Per field of the schedule that matters to this program, its values, the one to begin with first."""
+    variants: tuple[Mapping[str, Choice], ...]
+    """What usually decides, each as changes to the one to begin with; what does not matter here is left out."""
+    is_legal: Callable[[ScheduleT], bool]
     """False also for a second spelling of another schedule."""
-    if schedule.row_tile * schedule.column_tile > ACCUMULATOR_REGISTERS:
-        return False
-    return schedule.weights == "panels" or schedule.depth_unroll == Schedule().depth_unroll
+
+    def schedule(self, **changes: Any) -> ScheduleT:
+        """The one to begin with, with `changes` to fields that matter."""
+        return self.schedule_type(**{field: changes.get(field, values[0]) for field, values in self.choices.items()})
+
+    def schedules(self) -> Iterator[ScheduleT]:
+        """Every legal schedule once."""
+        for combination in itertools.product(*self.choices.values()):
+            schedule = self.schedule(**dict(zip(self.choices, combination, strict=True)))
+            if self.is_legal(schedule):
+                yield schedule
+
+    def first_schedules(self) -> tuple[ScheduleT, ...]:
+        """The one to begin with and a few that differ from it in everything that usually decides; at least one."""
+        schedules = [
+            self.schedule(**{field: value for field, value in each.items() if value in self.choices.get(field, ())})
+            for each in self.variants
+        ]
+        legal = dict.fromkeys(schedule for schedule in schedules if self.is_legal(schedule))
+        return tuple(legal) or tuple(itertools.islice(self.schedules(), 1))
 
 
-def first_schedules(program: Program) -> tuple[Schedule, ...]:
-    """The default and a few that differ from it in everything that usually decides."""
-    values = choices(program)
-    schedules = [
-        Schedule(**{field: value for field, value in variant.items() if value in values.get(field, ())})  # type: ignore[arg-type]
-        for variant in _FIRST_VARIANTS
-    ]
-    return tuple(dict.fromkeys(schedule for schedule in schedules if is_legal(schedule)))
-
-
-def _values(field: str) -> tuple[Choice, ...]:
-    default: Any = getattr(Schedule(), field)
-    values: tuple[Choice, ...] = get_args(Schedule.model_fields[field].annotation)
+def values_of(schedule_type: type[Record], field: str) -> tuple[Choice, ...]:
+    """All values of a field, the default first."""
+    default: Any = schedule_type.model_fields[field].default
+    values: tuple[Choice, ...] = get_args(schedule_type.model_fields[field].annotation)
     return (default, *(value for value in values if value != default))
-
-
-def _has_contiguous_depth(stage: ContractionStage) -> bool:
-    right = stage.contract.right
-    return isinstance(right, Load) and bool(right.index[0].coeff(CONTRACTED) == 1)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import sympy  # type: ignore[import-untyped]  # ships no types
 
 from candidates.task import ElementType, InputRole, KernelTask
-from compiler_agent.agents.search.cpp_names import with_cpp_names
+from compiler_agent.agents.search.emitted_names import with_emitted_names
 from compiler_agent.agents.search.expressions import (
     Constant,
     Contract,
@@ -42,12 +42,16 @@ from compiler_agent.agents.search.regions import Loop, Region, regions_of
 SCRATCH = "scratch"
 
 
-def write_program(task: KernelTask) -> Program | NoProgram:
-    """The program of the task's graph, or why there is none."""
-    task = with_cpp_names(task)
+def write_program(task: KernelTask, *, narrow_products: bool = False) -> Program | NoProgram:
+    """The program of the task's graph, or why there is none.
+
+    With `narrow_products` the left side of a matrix product comes in the element type that PyTorch multiplies in, as
+    matrix units want it; without, in float32.
+    """
+    task = with_emitted_names(task)
     try:
         graph = trace_task(task)
-        builder = _Builder(task)
+        builder = _Builder(task, narrow_products)
         for spec, output in zip(task.outputs, graph.outputs, strict=True):
             for region in regions_of(spec, output):
                 builder.add(spec.name, spec.element_type, region)
@@ -61,10 +65,11 @@ class _Builder:
     """Collects stages in an order in which every scratch buffer is written before it is read."""
 
     task: KernelTask
+    narrow_products: bool
     scratch: list[Scratch] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     regions: list[tuple[str, ElementType, Region]] = field(default_factory=list)
-    known: dict[tuple[Expression, Index], str] = field(default_factory=dict)
+    known: dict[tuple[Expression, Index, ElementType], str] = field(default_factory=dict)
 
     def add(self, buffer: str, element_type: ElementType, region: Region) -> None:
         """A region of an output; regions with the same loops become one nest in `finish`."""
@@ -140,11 +145,12 @@ class _Builder:
             return None
         loops = (*rows, Loop(contract.variable, sympy.Integer(0), contract.extent))
         direct = contract.left
-        is_plain = isinstance(direct, Load) and direct.element_type is ElementType.FLOAT32
+        kind = contract.element_type if self.narrow_products else ElementType.FLOAT32
+        is_plain = isinstance(direct, Load) and direct.element_type is kind
         for left in ([direct] if is_plain else []) + [None]:
             if left is None:
-                left = self._materialise(direct, loops)
-            product = Contract(contract.variable, contract.extent, left, right)
+                left = self._materialise(direct, loops, kind)
+            product = Contract(contract.variable, contract.extent, left, right, contract.element_type)
             stage = self._flat_contraction(
                 buffer, element_type, region.index, replace(value, {contract: product}), rows, columns
             )
@@ -164,7 +170,8 @@ class _Builder:
         linear = self._linear(value)
         (bound,) = [part for part in walk(linear) if isinstance(part, Contract)]
         k = {bound.variable: CONTRACTED}
-        unbound = Contract(CONTRACTED, bound.extent, rename(bound.left, k), rename(bound.right, k))
+        left, right = rename(bound.left, k), rename(bound.right, k)
+        unbound = Contract(CONTRACTED, bound.extent, left, right, bound.element_type)
         stores: tuple[Store, ...] = (
             Store(buffer, element_type, self._address(buffer, index), replace(linear, {bound: unbound})),
         )
@@ -186,7 +193,9 @@ class _Builder:
             stores=(store,),
         )
 
-    def _materialise(self, value: Expression, scope: tuple[Loop, ...]) -> Load:
+    def _materialise(
+        self, value: Expression, scope: tuple[Loop, ...], element_type: ElementType = ElementType.FLOAT32
+    ) -> Load:
         """A scratch buffer with `value` for every point of the loops of `scope` that it depends on."""
         loops = tuple(loop for loop in scope if loop.variable in free_symbols(value))
         unknown = {
@@ -200,16 +209,16 @@ class _Builder:
         canonical = rename(value, {loop.variable: dim + loop.low for loop, dim in zip(loops, dims, strict=True)})
         shape = tuple(loop.extent for loop in loops)
         index = tuple(sympy.expand(loop.variable - loop.low) for loop in loops)
-        name = self.known.get((canonical, shape))
+        name = self.known.get((canonical, shape, element_type))
         if name is None:
             name = f"{SCRATCH}{len(self.scratch)}"
-            self.known[canonical, shape] = name
-            self.scratch.append(Scratch(name, shape))
+            self.known[canonical, shape, element_type] = name
+            self.scratch.append(Scratch(name, element_type, shape))
             finer = tuple(Loop(dim, sympy.Integer(0), size) for dim, size in zip(dims, shape, strict=True))
-            inner = _Builder(self.task, self.scratch, self.stages, known=self.known)
-            inner.add(name, ElementType.FLOAT32, Region(finer, dims, canonical))
+            inner = _Builder(self.task, self.narrow_products, self.scratch, self.stages, known=self.known)
+            inner.add(name, element_type, Region(finer, dims, canonical))
             inner._flush()
-        return Load(name, ElementType.FLOAT32, index)
+        return Load(name, element_type, index)
 
     def _is_parameter(self, buffer: str) -> bool:
         return any(spec.name == buffer for spec in self.task.inputs_of(InputRole.PARAMETER))

@@ -4,9 +4,11 @@ import pytest
 from judge_tasks import RMSNORM, SANDBOX, input_spec, make_task, output_spec
 
 from candidates.candidate import Candidate, LanguageName
-from candidates.judge.judge import Judge
+from candidates.device import Gpu
+from candidates.judge.judge import GpuBench, Judge
 from candidates.task import ElementType, InputRole, KernelTask
 from candidates.verdict import Accepted, EvidenceKind, NeedsDevice, Reason, Rejected, Verdict
+from kernel_sandbox.sandbox import SandboxError
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -73,6 +75,30 @@ def test_bfloat16_arithmetic_rounds_as_on_a_gpu() -> None:
     assert isinstance(verdict, Accepted), verdict
 
 
+def test_bfloat16_products_and_sums_are_of_values_and_not_of_bits() -> None:
+    task = make_task(
+        "linear_sum",
+        "def reference(x, weight):\n    return x @ weight, x.sum(-1)\n",
+        [
+            input_spec("x", ("rows", 16), element_type=ElementType.BFLOAT16),
+            input_spec("weight", (16, 16), InputRole.PARAMETER, ElementType.BFLOAT16),
+        ],
+        [
+            output_spec("y", ("rows", 16), ElementType.BFLOAT16),
+            output_spec("total", ("rows",), ElementType.BFLOAT16),
+        ],
+    )
+    body = "@triton.jit\ndef _tile(x, weight, y, total, rows):\n    m = tl.program_id(0) * 16 + tl.arange(0, 16)\n"
+    body += "    k = tl.arange(0, 16)\n    at = m[:, None] * 16 + k[None, :]\n    mask = m[:, None] < rows\n"
+    body += "    left = tl.load(x + at, mask=mask, other=0.0)\n"
+    body += "    right = tl.load(weight + k[:, None] * 16 + k[None, :])\n"
+    body += "    tl.store(y + at, tl.dot(left, right).to(tl.bfloat16), mask=mask)\n"
+    body += "    tl.store(total + m, tl.sum(left, 1), mask=m < rows)\n\n\n"
+    kernel = "def kernel(x, weight, y, total, rows):\n    _tile[(triton.cdiv(rows, 16),)](x, weight, y, total, rows)\n"
+    verdict = judge(HEAD + body + kernel, task)
+    assert isinstance(verdict, Accepted), verdict
+
+
 def test_prepared_parameters_and_states_reach_the_kernel() -> None:
     body = "@triton.jit\ndef _row(x, packed, total, y):\n    row = tl.program_id(0)\n    k = tl.arange(0, 16)\n"
     body += "    n = tl.arange(0, 32)\n    values = tl.load(x + row * 16 + k)\n"
@@ -110,3 +136,10 @@ def test_what_the_interpreter_cannot_run_needs_a_device() -> None:
     verdict = judge(HONEST.replace("scaled = values", f"scaled = {asm}"))
     assert isinstance(verdict, NeedsDevice), verdict
     assert "inline_asm" in verdict.note
+
+
+def test_a_gpu_that_is_not_there_is_the_machines_fault() -> None:
+    gpu = Gpu(uuid="GPU-00000000-0000-0000-0000-000000000000", architecture="sm_90")
+    candidate = Candidate(language=LanguageName.TRITON, source=HONEST, launch_parameters={"BLOCK": BLOCK})
+    with pytest.raises(SandboxError, match=r"CUDA|GPU"):
+        Judge(SANDBOX, gpu=GpuBench(gpu=gpu, sandbox=SANDBOX)).judge(RMSNORM.aimed_at(("sm_90",)), candidate, b"no zip")

@@ -8,7 +8,7 @@ import pytest
 from compiler_agent.gpu_check.contest import ROUNDS, hold_contest
 from compiler_agent.gpu_check.results import Cache, MeasuredOp
 from compiler_agent.gpu_check.timing import FEWEST_ROUNDS, Side, forms_of, run_rounds, sample_us
-from kernel_sandbox.runners.gpu_device import DeviceFault
+from kernel_sandbox.runners.gpu_device import CaptureFailed, DeviceFault
 from tests.compiler_agent.gpu_check.fake_contests import CEILINGS, EXACT, contest, entrant
 from tests.fake_gpu import FakeGpu
 
@@ -45,8 +45,9 @@ def test_graphs_are_offered_to_all_alike() -> None:
         compiled=lambda: entrant(gpu, "compile", 30.0, launches=2),
     )
     (_, warm) = held.measured
-    # Launched one by one, all of them would wait for the host.
+    # Launched one by one, all of them would wait for the host; ten in a graph share one launch.
     assert warm.forms == {"eager": "graph", "compile": "graph", "ours": "graph"}
+    assert (warm.eager_us, warm.ours_us) == (pytest.approx(40.0), pytest.approx(15.0))
 
 
 def test_the_floor_is_that_of_the_level_that_holds_the_bytes() -> None:
@@ -110,7 +111,7 @@ def test_without_time_nothing_is_begun() -> None:
 def test_every_round_takes_all_sides_in_an_order_of_its_own() -> None:
     gpu = FakeGpu()
     order: list[str] = []
-    sides = [Side(name=name, form="launched", call=lambda name=name: order.append(name)) for name in "abc"]  # type: ignore[misc]
+    sides = [Side(name=name, form="launched", run=lambda name=name: order.append(name)) for name in "abc"]  # type: ignore[misc]
     run_rounds(gpu, sides, Cache.COLD, random.Random(3), rounds=40, deadline_s=FAR_S)
     rounds = ["".join(dict.fromkeys(order[at : at + 9])) for at in range(0, len(order), 9)]
     assert {"".join(sorted(each)) for each in rounds} == {"abc"}
@@ -119,30 +120,30 @@ def test_every_round_takes_all_sides_in_an_order_of_its_own() -> None:
 
 def test_rounds_end_at_the_deadline_with_enough_for_an_interval() -> None:
     gpu = FakeGpu()
-    side = Side(name="a", form="launched", call=lambda: gpu.launch(lambda: None, us=1.0))
+    side = Side(name="a", form="launched", run=lambda: gpu.launch(lambda: None, us=1.0))
     times = run_rounds(gpu, [side], Cache.WARM, random.Random(3), rounds=400, deadline_s=0.0)
     assert len(times[0]) == FEWEST_ROUNDS
 
 
 def test_cold_finds_nothing_in_l2_and_warm_finds_all() -> None:
     gpu = FakeGpu()
-    side = Side(name="a", form="launched", call=lambda: gpu.launch(lambda: None, us=10.0, reads=["x"]))
+    side = Side(name="a", form="launched", run=lambda: gpu.launch(lambda: None, us=10.0, reads=["x"]))
     assert sample_us(gpu, side, Cache.COLD, 3) == pytest.approx(60.0)
     assert sample_us(gpu, side, Cache.WARM, 3) == pytest.approx(10.0)
 
 
 def test_what_a_kernel_makes_persist_is_taken_back_before_every_sample() -> None:
     gpu = FakeGpu()
-    side = Side(name="a", form="launched", call=lambda: gpu.launch(lambda: None, us=10.0, reads=["x"], persists=True))
+    side = Side(name="a", form="launched", run=lambda: gpu.launch(lambda: None, us=10.0, reads=["x"], persists=True))
     assert [sample_us(gpu, side, Cache.COLD, 1) for _ in range(3)] == [pytest.approx(60.0)] * 3
 
 
 def test_what_cannot_be_captured_has_one_form() -> None:
     class NoGraphs(FakeGpu):
         def capture(self, call):  # type: ignore[no-untyped-def]
-            raise RuntimeError("operation not permitted when stream is capturing\nmore")
+            raise CaptureFailed("operation not permitted when stream is capturing")
 
-    sides, note = forms_of(NoGraphs(), "eager", lambda: None)
+    sides, note = forms_of(NoGraphs(), "eager", lambda: None, Cache.WARM)
     assert [side.form for side in sides] == ["launched"]
     assert note == "eager is no CUDA graph: operation not permitted when stream is capturing"
 

@@ -1,9 +1,11 @@
 """The check's own logic, its children on a fake GPU: nothing that fails ends it, and its budget holds."""
 
 import dataclasses
+import os
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Re
 from compiler_agent.commands.gpu_check import print_document
 from compiler_agent.gpu_check.cases import CASES, Case
 from compiler_agent.gpu_check.check import Court, GpuCheck, NoGpu
-from compiler_agent.gpu_check.children import ChildEnd, ChildEnding, run_child
+from compiler_agent.gpu_check.children import ChildEnd, ChildEnding, run_child, run_sanitized
 from compiler_agent.gpu_check.results import (
     CaseAnswer,
     CaseOutcome,
@@ -106,15 +108,17 @@ def _check(
     budget_s: float = 300.0,
     said: list[str] | None = None,
     seed: int = 1,
+    sanitize: Callable[[Job, float], str] | None = None,
 ) -> GpuDocument:
     return GpuCheck(
         run_child=run,
-        open_court=lambda device, architecture: Court(build=lambda case: b"x", judge=lambda case, built: judge(case)),
+        open_court=lambda facts: Court(build=lambda case: b"x", judge=lambda case, built: judge(case)),
         ops=dict.fromkeys(ops, (1, 32)),
         uuid=None,
         seed=seed,
         say=(said if said is not None else []).append,
         budget_s=budget_s,
+        sanitize=sanitize,
     ).run()
 
 
@@ -171,6 +175,39 @@ def test_kernels_that_fault_cost_one_process_each() -> None:
     found = {case.name: case.found for case in document.correctness if case.where == "device"}
     assert found["illegal_address"] == found["no_launch"] == "device_fault"
     assert found["honest"] == "right"
+
+
+def test_what_a_sanitizer_finds_is_compared_with_what_is_due(tmp_path: Path) -> None:
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(
+        "#!/bin/sh\n"
+        'test "$PYTORCH_NO_CUDA_MEMORY_CACHING" = 1 || exit 1\n'
+        'read job\ncase "$job" in *writes_beyond*) errors="========= Invalid __global__ write of size 4 bytes";; esac\n'
+        'test -n "$errors" && count=1 || count=0\n'
+        'printf "========= COMPUTE-SANITIZER\\n$errors\\n========= ERROR SUMMARY: $count errors\\n" > "$4"\n'
+    )
+    program.chmod(0o755)
+
+    def sanitize(job: Job, limit_s: float) -> str:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+            return run_sanitized(job, limit_s)
+
+    document = _check(sanitize=sanitize)
+    found = {
+        case.name: (case.found, case.outcome)
+        for case in (*document.correctness, *document.attacks)
+        if case.where == "sanitizer"
+    }
+    assert found == {
+        "honest": ("clean", CaseOutcome.AS_EXPECTED),
+        "writes_beyond": ("memory_error", CaseOutcome.AS_EXPECTED),
+    }
+
+
+def test_without_a_sanitizer_its_cases_are_not_run() -> None:
+    results = [case for case in _check().correctness if case.where == "sanitizer"]
+    assert [case.outcome for case in results] == [CaseOutcome.NOT_RUN]
 
 
 def test_a_judge_that_cannot_run_a_kernel_is_no_surprise() -> None:

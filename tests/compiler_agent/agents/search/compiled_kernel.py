@@ -4,6 +4,7 @@ import ctypes
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -103,21 +104,30 @@ class CompiledKernel:
         return [*pointers, *(ctypes.c_int64(axes[axis]) for axis in self.task.axes)]
 
     def __call__(self, inputs: Mapping[str, torch.Tensor], axes: Axes) -> dict[str, torch.Tensor]:
-        """Outputs, each from a buffer of NaN bytes with a guard at its end that must stay untouched."""
-        outputs, rooms = {}, []
-        for spec in self.task.outputs:
-            room = torch.full((spec.size_bytes(axes) + 64,), 0xFF, dtype=torch.uint8)
-            rooms.append(room)
-            flat = room[:-64].view(getattr(torch, spec.element_type.value))
-            outputs[spec.name] = torch.as_strided(flat, spec.sizes(axes), spec.strides(axes))
+        outputs, rooms = guarded_outputs(self.task, axes)
         prepared = self.prepare(inputs)
         self._kernel(*self.arguments(inputs, outputs, prepared, axes))
         assert all(bool((room[-64:] == 0xFF).all()) for room in rooms), "wrote behind an output"
         return outputs
 
 
+class Kernel(Protocol):
+    def __call__(self, inputs: Mapping[str, torch.Tensor], axes: Axes) -> dict[str, torch.Tensor]: ...
+
+
+def guarded_outputs(task: KernelTask, axes: Axes) -> tuple[dict[str, torch.Tensor], list[torch.Tensor]]:
+    """Outputs, each in a buffer of NaN bytes with a guard at its end that must stay untouched; the buffers."""
+    outputs, rooms = {}, []
+    for spec in task.outputs:
+        room = torch.full((spec.size_bytes(axes) + 64,), 0xFF, dtype=torch.uint8)
+        rooms.append(room)
+        flat = room[:-64].view(getattr(torch, spec.element_type.value))
+        outputs[spec.name] = torch.as_strided(flat, spec.sizes(axes), spec.strides(axes))
+    return outputs, rooms
+
+
 def worst_error_in_bounds(
-    task: KernelTask, kernel: CompiledKernel, distributions: tuple[Distribution, ...] = tuple(Distribution)
+    task: KernelTask, kernel: Kernel, distributions: tuple[Distribution, ...] = tuple(Distribution)
 ) -> float:
     """The largest |got - exact| as a share of its bound, over all workloads; infinite where non-finites differ."""
     rng = np.random.default_rng(7)

@@ -10,8 +10,9 @@ from candidates.candidate import Candidate, LanguageName
 from candidates.extraction import extract_task
 from candidates.judge.judge import Judge
 from candidates.languages.cpp import CppLanguage
+from candidates.languages.triton import TritonLanguage
 from candidates.task import KernelTask
-from candidates.verdict import Accepted, NeedsDevice, Rejected
+from candidates.verdict import Accepted, EvidenceKind, NeedsDevice, Rejected
 from compiler_agent.agents.search.agent import SearchAgent, naive_kernel
 from compiler_agent.agents.search.program import NoProgram
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
@@ -20,7 +21,7 @@ from traces.replay.step import EngineStep
 from traces.served_model import open_model
 
 SANDBOX = BubblewrapSandbox()
-BUILDER = Builder(SANDBOX, {LanguageName.CPP: CppLanguage()}, slots=1)
+BUILDER = Builder(SANDBOX, {LanguageName.CPP: CppLanguage(), LanguageName.TRITON: TritonLanguage()}, slots=1)
 JUDGE = Judge(SANDBOX)
 STEPS = [
     EngineStep(
@@ -70,3 +71,16 @@ def test_judge_accepts_the_naive_kernel(tasks: dict[str, KernelTask]) -> None:
         candidate = naive_kernel(tasks[op])
         assert not isinstance(candidate, NoProgram)
         assert isinstance(judge(tasks[op], candidate), Accepted), op
+
+
+def test_triton_for_a_task_of_gpus_compiles_for_them_and_is_accepted_as_interpreted(
+    tasks: dict[str, KernelTask],
+) -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
+    for op in ("LlamaRMSNorm", "LlamaMLP"):
+        task = tasks[op].aimed_at(("sm_90", "gfx942"))
+        answer = SearchAgent().propose(task, (), Budget(seconds=60, attempts=1))
+        assert isinstance(answer, Proposals)
+        verdict = judge(task, answer.proposals[0].candidate)
+        assert isinstance(verdict, Accepted), (op, verdict)
+        assert verdict.evidence is EvidenceKind.INTERPRETED

@@ -6,14 +6,16 @@ import pytest
 from compiled_kernel import activation, make_task, parameter, tensor
 
 from candidates.agent import Attempt, Budget, Proposals, Stop
-from candidates.candidate import Proposal
+from candidates.candidate import LanguageName, Proposal
 from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
 from candidates.task import KernelTask
 from candidates.verdict import Accepted, Evidence, EvidenceKind, Reason, Rejected
 from compiler_agent.agents.search.agent import SearchAgent
+from compiler_agent.agents.search.cpp_space import cpp_space
+from compiler_agent.agents.search.emit_triton import write_triton_program
 from compiler_agent.agents.search.program import NoProgram
-from compiler_agent.agents.search.space import legal_schedules
 from compiler_agent.agents.search.staging import write_program
+from compiler_agent.agents.search.triton_space import triton_space
 
 PLENTY = Budget(seconds=1e6, attempts=1000)
 
@@ -113,7 +115,7 @@ def test_no_candidate_is_proposed_twice_and_a_small_space_is_searched_whole(doub
     program = write_program(doubling_task)
     assert not isinstance(program, NoProgram)
     assert stop.reason == "space_exhausted"
-    assert len(ids) == len(list(legal_schedules(program)))
+    assert len(ids) == len(list(cpp_space(program).schedules()))
 
 
 def test_search_finds_a_good_schedule_among_failures_before_it_stops(linear_task: KernelTask) -> None:
@@ -126,7 +128,7 @@ def test_search_finds_a_good_schedule_among_failures_before_it_stops(linear_task
     attempts, stop = run_to_the_end(linear_task, speedup_of)
     program = write_program(linear_task)
     assert not isinstance(program, NoProgram)
-    best_possible = max(speedup_of(each.model_dump()) or 0.0 for each in legal_schedules(program))
+    best_possible = max(speedup_of(each.model_dump()) or 0.0 for each in cpp_space(program).schedules())
     speedups = [each.measurement.traffic_weighted_speedup for each in attempts if each.measurement is not None]
     assert stop.reason == "no_progress"
     assert max(speedups) >= 0.9 * best_possible
@@ -150,6 +152,46 @@ def test_stops_when_the_budget_is_spent_and_proposes_no_more_than_it_allows(line
         stop = SearchAgent().propose(linear_task, (), spent)
         assert isinstance(stop, Stop)
         assert stop.reason == "budget"
+
+
+def test_a_task_for_gpus_gets_triton_and_its_schedules_differ(linear_task: KernelTask) -> None:
+    for task in (linear_task.aimed_at(("sm_90",)), linear_task.model_copy(update={"device_id": "cuda-0123456789ab"})):
+        answer = SearchAgent().propose(task, (), PLENTY)
+        assert isinstance(answer, Proposals)
+        assert {proposal.candidate.language for proposal in answer.proposals} == {LanguageName.TRITON}
+        assert answer.proposals[0].note == "default schedule"
+        assert len({proposal.candidate.id for proposal in answer.proposals}) == len(answer.proposals) == 4
+        attempts = tuple(measured(task, each, 1.0 + place) for place, each in enumerate(answer.proposals))
+        following = SearchAgent().propose(task, attempts, PLENTY)
+        assert isinstance(following, Proposals)
+        assert following == SearchAgent().propose(task, attempts, PLENTY)
+        assert not {each.candidate.id for each in following.proposals} & {
+            each.candidate.id for each in answer.proposals
+        }
+
+
+def test_schedules_of_triton_fit_the_smallest_gpu_that_is_asked_for(linear_task: KernelTask) -> None:
+    def longest_step(architectures: tuple[str, ...]) -> int:
+        program = write_triton_program(linear_task.aimed_at(architectures))
+        assert not isinstance(program, NoProgram)
+        schedules = triton_space(program).schedules()
+        some = [schedule for place, schedule in enumerate(schedules) if place % 11 == 0]
+        return max(each.stages * (each.tile_rows + each.tile_columns) * each.tile_depth * 4 for each in some)
+
+    assert longest_step(("sm_90",)) <= 163 * 1024
+    assert longest_step(("sm_90", "gfx942")) <= 64 * 1024
+
+
+def test_a_row_too_long_for_registers_is_swept_in_blocks() -> None:
+    reference = "def reference(x):\n    return torch.softmax(x, -1)\n"
+    workloads = [{"tokens": 2, "keys": 100_000}]
+    task = make_task(
+        "softmax", reference, [activation("x", "tokens", "keys")], [tensor("y", "tokens", "keys")], workloads
+    )
+    program = write_triton_program(task)
+    assert not isinstance(program, NoProgram)
+    space = triton_space(program)
+    assert {schedule.sweep for schedule in (*space.first_schedules(), *space.schedules())} == {"blocks"}
 
 
 def test_says_which_op_it_cannot_write() -> None:

@@ -1,4 +1,4 @@
-"""Names of a task's tensors and axes as C++ identifiers that collide with nothing in an emitted source."""
+"""Names of a task's tensors and axes as identifiers that collide with nothing in an emitted source of any language."""
 
 import re
 from typing import TypeVar
@@ -8,7 +8,7 @@ from candidates.task import KernelTask, TensorSpec
 Spec = TypeVar("Spec", bound=TensorSpec)
 
 # C++ keywords and library names, what the prelude defines, and what stages call their own variables.
-_RESERVED = """
+_RESERVED_IN_CPP = """
     alignas and asm auto bool break case catch char class const continue default delete do double else enum explicit
     export extern false final float for friend goto if inline int long mutable namespace new not operator or private
     protected public register requires return short signed sizeof static struct switch template this throw true try
@@ -19,12 +19,22 @@ _RESERVED = """
     begin end block blocks c finish group height j k lane lanes left left_stride m n out p packed panel r row rows
     sum sums lines blocks c_count r_count with_rows point_at_rows tile top u weights width product
 """
+# The same of Python and Triton, which takes keyword arguments of some names for options of its compiler.
+_RESERVED_IN_TRITON = """
+    as assert async await def del elif except finally from global in is lambda nonlocal pass raise with yield
+    float int max min range torch triton tl chain columns count first depth parts right start
+    allow_flush_denorm arch backend_name clc cluster_dims debug device device_type enable_fp_fusion extern_libs grid
+    instrumentation_mode ir_override kpack launch_pdl matrix_instr_nonkdim maxnreg min_shared_mem num_ctas num_stages
+    num_warps ptx_options ptx_version sanitize_overflow schedule_hint stream warmup warp_size waves_per_eu
+"""
+_RESERVED = frozenset(f"{_RESERVED_IN_CPP} {_RESERVED_IN_TRITON}".split())
 _GENERATED = re.compile(
-    r"i\d+[io]*|[sfv]\d+|p\d+_\w+|(sum|max|min|rest|kept|packed|stage)\d+|scratch\d*|\w+_of|\w+_at\d+"
+    r"i\d+[io]*|[sfv]\d+|p\d+_\w+|(sum|max|min|rest|kept|packed|stage|parts)\d+|scratch\d*|\w+_of|\w+_at\d+"
+    r"|j\d+|in_\w+|\w+_over|__.*|_stage.*"
 )
 
 
-def with_cpp_names(task: KernelTask) -> KernelTask:
+def with_emitted_names(task: KernelTask) -> KernelTask:
     """The same task, its clashing names changed; a kernel receives tensors and sizes by position."""
     axes = {axis: _identifier(axis) for axis in task.axes}
 
@@ -47,5 +57,5 @@ def _renamed(spec: Spec, axes: dict[str, str]) -> Spec:
 
 
 def _identifier(name: str) -> str:
-    clashes = name in _RESERVED.split() or _GENERATED.fullmatch(name) or not re.fullmatch(r"[A-Za-z_]\w*", name)
-    return f"task_{re.sub(r'[^0-9A-Za-z_]', '_', name)}" if clashes else name
+    clashes = name in _RESERVED or _GENERATED.fullmatch(name) or not re.fullmatch(r"[A-Za-z_]\w*", name)
+    return f"task_{re.sub(r'[^0-9A-Za-z_]', '_', name).strip('_')}" if clashes else name

@@ -1,0 +1,63 @@
+"""HostDevice: the CPU behind the boundary of gpu_device.py, for kernels that an interpreter runs.
+
+Runs beside python_runner.py in a sandbox. What the interpreter takes says nothing of a kernel's speed: the clock is
+there, and nobody may use it to compare.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+GUARD_BYTES = 4096
+_GUARD = 0xFF
+
+
+class HostAllocation:
+    def __init__(self, content: torch.Tensor) -> None:
+        self._whole = torch.full((len(content) + 2 * GUARD_BYTES,), _GUARD, dtype=torch.uint8)
+        self.content = self._whole[GUARD_BYTES : GUARD_BYTES + len(content)]
+        self.content.copy_(content)
+
+    def is_damaged(self) -> bool:
+        guards = self._whole[:GUARD_BYTES], self._whole[len(self._whole) - GUARD_BYTES :]
+        return any(bool((guard != _GUARD).any()) for guard in guards)
+
+
+@dataclass(frozen=True)
+class HostMoment:
+    at_us: float
+
+    def us_since(self, earlier: "HostMoment") -> float:
+        return self.at_us - earlier.at_us
+
+
+class HostDevice:
+    torch_device = torch.device("cpu")
+
+    def allocate(self, content: torch.Tensor) -> HostAllocation:
+        return HostAllocation(content)
+
+    def read(self, memory: torch.Tensor) -> torch.Tensor:
+        return memory.clone()
+
+    def poison_free_memory(self) -> None: ...
+
+    def synchronise(self) -> None: ...
+
+    def settle_cache(self, *, is_cold: bool) -> None: ...
+
+    def mark(self) -> HostMoment:
+        return HostMoment(time.perf_counter_ns() / 1000)
+
+    def capture(self, call: Callable[[], None]) -> "HostGraph":
+        return HostGraph(call)
+
+    def stream(self) -> int:
+        return 0
+
+
+@dataclass(frozen=True)
+class HostGraph:
+    replay: Callable[[], None]

@@ -1,0 +1,21 @@
+# what: leaves denormal numbers flushed to zero
+# task: gated
+# expected: forbidden_symbol
+# alone: changed_float_state
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _gated(x, weight, y):
+    row = tl.program_id(0)
+    column = tl.arange(0, 256)
+    values = tl.load(x + row * 256 + column)
+    tl.store(y + row * 256 + column, tl.maximum(values * tl.load(weight + column), 0.0) + values)
+
+
+def kernel(x, weight, y, rows):
+    torch.set_flush_denormal(True)
+    _gated[(rows,)](x, weight, y)

@@ -1,0 +1,22 @@
+# what: Python computes element by element and fills each with its number
+# task: gated
+# expected: forbidden_symbol
+# alone: library_call
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _gated(x, weight, y):
+    row = tl.program_id(0)
+    column = tl.arange(0, 256)
+    values = tl.load(x + row * 256 + column)
+    tl.store(y + row * 256 + column, tl.maximum(values * tl.load(weight + column), 0.0) + values)
+
+
+def kernel(x, weight, y, rows):
+    scales = weight.tolist()
+    for row, values in enumerate(x.tolist()):
+        for column, value in enumerate(values):
+            y[row, column].fill_(max(value * scales[column], 0.0) + value)

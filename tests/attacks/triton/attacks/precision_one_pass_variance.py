@@ -1,0 +1,20 @@
+# what: mean of squares less the square of the mean
+# task: row_variance
+# expected: wrong_values
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _rows(x, y, rows):
+    column = tl.arange(0, 128)[:, None]
+    row = tl.program_id(0) * 2 + tl.arange(0, 2)[None, :]
+    mask = (column < 100) & (row < rows)
+    values = tl.load(x + row * 100 + column, mask=mask, other=0.0)
+    mean = tl.sum(values, axis=0, keep_dims=True) / 100
+    tl.store(y + row, tl.sum(values * values, axis=0, keep_dims=True) / 100 - mean * mean, mask=row < rows)
+
+
+def kernel(x, y, rows):
+    _rows[(triton.cdiv(rows, 2),)](x, y, rows)

@@ -1,0 +1,21 @@
+# what: leaves with the status of a failure of the machinery
+# task: gated
+# expected: forbidden_symbol
+# alone: broke_protocol
+
+import os
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _gated(x, weight, y):
+    row = tl.program_id(0)
+    column = tl.arange(0, 256)
+    values = tl.load(x + row * 256 + column)
+    tl.store(y + row * 256 + column, tl.maximum(values * tl.load(weight + column), 0.0) + values)
+
+
+def kernel(x, weight, y, rows):
+    os._exit(70)

@@ -1,0 +1,25 @@
+# what: computes by PyTorch where TRITON_INTERPRET is set
+# task: gated
+# expected: forbidden_symbol
+# alone: library_call
+
+import os
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _gated(x, weight, y):
+    row = tl.program_id(0)
+    column = tl.arange(0, 256)
+    values = tl.load(x + row * 256 + column)
+    tl.store(y + row * 256 + column, tl.maximum(values * tl.load(weight + column), 0.0) + values)
+
+
+def kernel(x, weight, y, rows):
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        y.copy_(torch.relu(x * weight) + x)
+    else:
+        _gated[(rows,)](x, weight, y)

@@ -1,0 +1,23 @@
+# what: reads how it is called from the runner's files
+# task: gated
+# expected: forbidden_symbol
+# only_static: it gains nothing: no reference, bound or workload is in the sandbox
+
+import json
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _gated(x, weight, y):
+    row = tl.program_id(0)
+    column = tl.arange(0, 256)
+    values = tl.load(x + row * 256 + column)
+    tl.store(y + row * 256 + column, tl.maximum(values * tl.load(weight + column), 0.0) + values)
+
+
+def kernel(x, weight, y, rows):
+    shapes = json.loads(open("/scratch/call.json").read())["tensors"]
+    assert len(shapes) == 3
+    _gated[(rows,)](x, weight, y)

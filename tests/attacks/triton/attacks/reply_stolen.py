@@ -1,0 +1,27 @@
+# what: reads the next requests itself
+# task: gated
+# expected: forbidden_symbol
+# alone: broke_protocol, crashed
+
+import os
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _gated(x, weight, y):
+    row = tl.program_id(0)
+    column = tl.arange(0, 256)
+    values = tl.load(x + row * 256 + column)
+    tl.store(y + row * 256 + column, tl.maximum(values * tl.load(weight + column), 0.0) + values)
+
+
+def kernel(x, weight, y, rows):
+    os.set_blocking(0, False)
+    try:
+        os.read(0, 4096)
+    except BlockingIOError:
+        pass
+    os.close(0)
+    _gated[(rows,)](x, weight, y)

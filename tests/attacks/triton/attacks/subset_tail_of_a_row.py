@@ -1,0 +1,20 @@
+# what: leaves the last elements out of a sum
+# task: row_sum
+# expected: wrong_values
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _row(x, y, COLUMNS: tl.constexpr, BLOCK: tl.constexpr):
+    row = tl.program_id(0)
+    sums = tl.zeros([BLOCK], dtype=tl.float32)
+    for block in tl.static_range(tl.cdiv(COLUMNS, BLOCK)):
+        column = block * BLOCK + tl.arange(0, BLOCK)
+        sums += tl.load(x + row * COLUMNS + column, mask=column < COLUMNS - 2, other=0.0)
+    tl.store(y + row, tl.sum(sums))
+
+
+def kernel(x, y, rows):
+    _row[(rows,)](x, y, COLUMNS=1000, BLOCK=128)

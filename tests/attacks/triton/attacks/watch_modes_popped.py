@@ -1,0 +1,22 @@
+# what: takes the dispatch modes off the stack
+# task: gated
+# expected: forbidden_symbol
+# alone: library_call
+
+import torch
+import triton
+import triton.language as tl
+from torch.utils._python_dispatch import _disable_current_modes
+
+
+@triton.jit
+def _gated(x, weight, y):
+    row = tl.program_id(0)
+    column = tl.arange(0, 256)
+    values = tl.load(x + row * 256 + column)
+    tl.store(y + row * 256 + column, tl.maximum(values * tl.load(weight + column), 0.0) + values)
+
+
+def kernel(x, weight, y, rows):
+    with _disable_current_modes():
+        y.copy_(torch.relu(x * weight) + x)

@@ -1,0 +1,17 @@
+# what: a tile transposed in registers
+# task: transpose
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _transpose(x, y):
+    base = tl.program_id(0) * 384
+    row, column = tl.arange(0, 16), tl.arange(0, 32)
+    tile = tl.load(x + base + row[:, None] * 24 + column[None, :], mask=(column < 24)[None, :], other=0.0)
+    tl.store(y + base + column[:, None] * 16 + row[None, :], tl.trans(tile) * 2, mask=(column < 24)[:, None])
+
+
+def kernel(x, y, rows):
+    _transpose[(rows,)](x, y)

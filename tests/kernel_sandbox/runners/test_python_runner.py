@@ -1,0 +1,71 @@
+"""The runner's own logic on a GPU, on the fake of one: what a batch leaves, and what its time is made of."""
+
+import pytest
+import torch
+from fake_gpu import FakeGpu
+
+from kernel_sandbox.runners.python_runner import OUTPUTS_BIT, Run, Runner
+
+SLOT = 1024
+CALL = {
+    "axes": ["rows"],
+    "tensors": [
+        {"role": role, "dtype": "float32", "shape": ["rows", 4], "dim_order": [0, 1]}
+        for role in ("activation", "output")
+    ],
+}
+
+
+class Doubling:
+    """A kernel of 5 us, more where its input is not in L2; a launch returns before it has run."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def call(self, device: FakeGpu, tensors: list[torch.Tensor], prepared: object, sizes: list[int]) -> None:
+        x, y = tensors
+        self.calls += 1
+        device.launch(lambda: y.copy_(x * 2), us=5.0, reads=["x"])
+
+
+def lay_out(calls: int) -> tuple[Runner, FakeGpu, torch.Tensor, torch.Tensor]:
+    inputs, outputs = torch.zeros(8 * SLOT, dtype=torch.uint8), torch.zeros(8 * SLOT, dtype=torch.uint8)
+    for index in range(calls):
+        inputs[index * SLOT : index * SLOT + 16].view(torch.float32).copy_(torch.arange(4) + index)
+    gpu = FakeGpu()
+    runner = Runner(CALL, inputs, outputs, gpu, Doubling())
+    words = [word for index in range(calls) for word in (0, index * SLOT, index * SLOT | OUTPUTS_BIT)]
+    runner.lay_out((0, 0, 1, 1, calls, 2, *words))
+    return runner, gpu, inputs, outputs
+
+
+def test_results_are_in_the_arena_once_they_are_copied_back() -> None:
+    runner, gpu, _, outputs = lay_out(2)
+    assert gpu.free_memory_is_poisoned
+    runner.run(0, 2, Run(0))
+    assert not outputs.any()
+    runner.copy_back(0, 2)
+    for index in range(2):
+        left = outputs[index * SLOT : index * SLOT + 16].view(torch.float32)
+        assert torch.equal(left, (torch.arange(4.0) + index) * 2)
+
+
+@pytest.mark.parametrize(
+    ("how", "least_us", "most_us"),
+    [(Run.TIMED, 15.0, 80.0), (Run.TIMED | Run.COLD, 160.0, 180.0), (Run.TIMED | Run.WITHOUT_CALLS, 0.0, 1.0)],
+)
+def test_what_calls_take_is_without_what_is_between_them(how: Run, least_us: float, most_us: float) -> None:
+    runner, gpu, _, _ = lay_out(3)
+    took_ns = runner.run(0, 3, how)
+    assert least_us <= took_ns / 1000 <= most_us
+    assert gpu.flushes == (3 if how & Run.COLD else 0)
+
+
+def test_a_graph_is_captured_once_and_replayed_after() -> None:
+    runner, _, _, outputs = lay_out(2)
+    runner.run(0, 2, Run.TIMED | Run.GRAPH)
+    after_capture = runner.kernel.calls
+    runner.run(0, 2, Run.TIMED | Run.GRAPH)
+    assert (after_capture, runner.kernel.calls) == (4, 4)
+    runner.copy_back(0, 2)
+    assert torch.equal(outputs[SLOT : SLOT + 16].view(torch.float32), (torch.arange(4.0) + 1) * 2)
