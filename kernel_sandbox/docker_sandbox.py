@@ -181,6 +181,8 @@ class DockerSession:
                 core=core,
             )
             container.require_alive()
+            if core is not None:
+                container.keep_engine_off(core)
             program: LaunchedProgram = StartedProgram(container) if is_first_process else RunningProgram(container)
             # Watched before it starts: it may have ended in no time.
             tree = ProcessTree(

@@ -1,5 +1,6 @@
 """DockerSandbox keeps the contract, on an engine that the tests start."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -81,6 +82,17 @@ class TestDocker(SandboxContract):
             session.start(["cat"]).kill()
             with pytest.raises(SandboxError, match="open another"):
                 session.run(["true"])
+
+    def test_the_engine_stays_off_the_core_of_a_started_program(self, sandbox: DockerSandbox) -> None:
+        core = max(os.sched_getaffinity(0))
+        with sandbox.open(LIMITS) as session:
+            process = session.start(["cat"], core=core)
+            process.stdin.write(b"x")
+            process.stdout.read(1)
+            shim, program = self.around([])
+            assert os.sched_getaffinity(program) == {core}
+            cores = [os.sched_getaffinity(int(thread)) for thread in os.listdir(f"/proc/{shim}/task")]
+            assert not any(core in allowed for allowed in cores) or os.cpu_count() == 1
 
     def test_limits_of_the_engine_are_on(self, sandbox: DockerSandbox) -> None:
         with sandbox.open(Limits(memory_bytes=64 << 20, scratch_bytes=1 << 20, processes=30)) as session:
