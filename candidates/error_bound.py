@@ -15,6 +15,9 @@ CANCELLED = 1e-9
 SMALL = 0.1
 """A row this much smaller than the output usually is may hold what is left of a cancellation: its error is then that of
 what cancelled, which is no share of the row."""
+SPREAD = 10.0
+"""How much more than usual a row of any size may err where PyTorch does at inputs next to these: softmax of large
+numbers is exact to many digits or to few, as its two largest happen to lie."""
 # Fewer, or nearer, and torch is right at all of them by chance (docs/decisions/0006).
 _NEIGHBOURS = 8
 _STEPS = 4
@@ -46,14 +49,14 @@ def allowed_error(
 ) -> torch.Tensor:
     """How far each element may lie from `exact` (float64).
 
-    With `error_nearby`, of `find_errors_nearby`, a small row may err as PyTorch does there, if no more than a row of
-    the usual size may.
+    With `error_nearby`, of `find_errors_nearby`, a row may err as PyTorch does there: a small one no more than a row of
+    the usual size may, any other no more than SPREAD times its own bound.
     """
     scale = row_scale(exact)
     relative = torch.where(scale < bound.cancelled_below, bound.cancelled_error, bound.scaled_error * scale)
     if error_nearby is not None:
-        nearby = error_nearby.clamp(max=bound.scaled_error * _usual_scale(bound))
-        relative = torch.where(is_small(bound, exact), relative.maximum(nearby), relative)
+        most = torch.where(is_small(bound, exact), bound.scaled_error * _usual_scale(bound), SPREAD * relative)
+        relative = relative.maximum(error_nearby.minimum(most))
     return bound.factor * relative + _ulp(exact, working_type)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from candidates.error_bound import allowed_error, find_errors_nearby, is_small
+from candidates.error_bound import SPREAD, allowed_error, find_errors_nearby, is_small
 from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.reference import run_oracle
 from candidates.task import ElementType, InputRole, KernelTask, TensorSpec, Workload
@@ -166,7 +166,7 @@ def _compare(
     allowed = allowed_error(bound, exact, got.dtype)
     if Defence.DERIVED_BOUND not in defences:
         allowed = 1e-2 + 1e-2 * exact.abs()
-    elif bool((wrong := error > allowed).any()) and not bool((wrong & ~is_small(bound, exact)).any()):
+    elif bool((error > allowed).any()) and bool(((error <= SPREAD * allowed) | is_small(bound, exact)).all()):
         # Dear, and so only where all depends on it.
         allowed = allowed_error(bound, exact, got.dtype, find_errors_nearby(task, inputs)[spec.name])
     shares = error.div_(allowed)

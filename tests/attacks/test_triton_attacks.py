@@ -40,6 +40,7 @@ def test_rejects_wrong_triton(court: TritonCourt, kernel: Kernel) -> None:
     assert outcome.reason in kernel.expected, outcome
 
 
+@pytest.mark.slow
 @each(ATTACKS)
 def test_runtime_rejects_triton(court: TritonCourt, kernel: Kernel) -> None:
     """What the judge says without rules for the source is what the kernel's header says that it does."""
