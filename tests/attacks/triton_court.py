@@ -20,22 +20,19 @@ Judged = tuple[Outcome, float]
 
 
 class TritonCourt:
-    """Judges in the background, two at a time, what it will be asked about."""
+    """Judges in the background, two at a time, what it will be asked about and the rules let through."""
 
     def __init__(self, kernels: Sequence[Kernel]) -> None:
         self._judges = ThreadPoolExecutor(2)
         self._judged: dict[Path, Future[Judged]] = {}
         for kernel in kernels:
-            self._judge(kernel)
+            if _refusal(kernel) is None:
+                self._judge(kernel)
 
     def hear(self, kernel: Kernel) -> Outcome:
-        try:
-            TRITON.language.build_recipe(kernel.task, kernel.candidate)
-        except SourceRefused as refusal:
-            evidence = Evidence(message=str(refusal))
-            outcome: Outcome = Rejected(reason=refusal.reason, workload=None, evidence=evidence, seed=0)
-            _record(kernel, "source", describe(outcome), 0.0)
-            return outcome
+        if refused := _refusal(kernel):
+            _record(kernel, "source", describe(refused), 0.0)
+            return refused
         return self.hear_judge(kernel)
 
     def hear_judge(self, kernel: Kernel) -> Outcome:
@@ -51,6 +48,16 @@ class TritonCourt:
 
     def close(self) -> None:
         self._judges.shutdown(cancel_futures=True)
+
+
+def _refusal(kernel: Kernel) -> Rejected | None:
+    """Of the rules for its source."""
+    try:
+        TRITON.language.build_recipe(kernel.task, kernel.candidate)
+    except SourceRefused as refusal:
+        evidence = Evidence(message=str(refusal))
+        return Rejected(reason=refusal.reason, workload=None, evidence=evidence, seed=0)
+    return None
 
 
 def _judge(kernel: Kernel) -> Judged:
