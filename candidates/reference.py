@@ -10,6 +10,7 @@ from candidates.task import InputRole, KernelTask
 Reference = Callable[..., torch.Tensor | tuple[torch.Tensor, ...]]
 
 _WORKING_FLOATS = re.compile(r"\btorch\.(float32|float16|bfloat16|half|float)\b")
+_CASTS = re.compile(r"\.(float|half|bfloat16)\(\)")
 
 
 def load_reference(source: str) -> Reference:
@@ -32,7 +33,7 @@ def run_reference(task: KernelTask, inputs: Mapping[str, torch.Tensor]) -> dict[
 
 def run_oracle(task: KernelTask, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The same function of exactly the same input values in float64; integers stay integers."""
-    exact = load_reference(_WORKING_FLOATS.sub("torch.float64", task.reference))
+    exact = load_reference(_CASTS.sub(".double()", _WORKING_FLOATS.sub("torch.float64", task.reference)))
     return _run(task, exact, inputs, lambda tensor: tensor.double() if tensor.is_floating_point() else tensor)
 
 
