@@ -32,6 +32,8 @@ from workflows import queues
 from workflows.kernel_search import KernelSearch
 from workflows.tune_task import TuneTask
 
+pytestmark = pytest.mark.slow  # every kill point is a search of its own
+
 PRICES = {"input": PRICE.input, "cache_read": PRICE.cache_read, "cache_write": PRICE.cache_write,
           "output": PRICE.output}  # fmt: skip
 

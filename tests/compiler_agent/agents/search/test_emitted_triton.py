@@ -67,6 +67,7 @@ def test_emitted_triton_stays_inside_the_error_bound(make, dtype: str, interpret
     assert error_of(task_of(make, dtype), TritonSchedule(), interpreter, distributions) <= 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("make", [residual_rmsnorm, masked_softmax, rope, linear_with_bias, mlp_block])
 def test_any_legal_schedule_gives_the_same_values(make, seed: int, interpreter: TritonInterpreter) -> None:
