@@ -9,7 +9,7 @@ from candidates.candidate import Proposal
 from candidates.measurement import Measurement
 from candidates.record import Record
 from candidates.task import KernelTask
-from candidates.verdict import Accepted, Verdict, waits_for_device
+from candidates.verdict import Accepted, Rejected, Verdict
 
 
 class Attempt(Record):
@@ -78,7 +78,7 @@ def fastest_first(attempts: Iterable[Attempt]) -> list[Attempt]:
 
 def stop_for_device(attempts: Sequence[Attempt]) -> Stop | None:
     """Where kernels wait for a device and none could be measured: more of them would be guesses."""
-    waiting = [attempt for attempt in attempts if waits_for_device(attempt.verdict)]
+    waiting = [attempt for attempt in attempts if not isinstance(attempt.verdict, Rejected)]
     if not waiting or any(attempt.speedup is not None for attempt in attempts):
         return None
     return Stop(reason="needs_device", message=f"{len(waiting)} of {len(attempts)} kernels wait for a device to run on")

@@ -121,13 +121,13 @@ class CompilerReport(Record):
         """Whole lines, never more than `most_characters` in all."""
         if self.failure:
             lines = ["The candidate does not build:", self.failure]
-        elif self.kernels:
-            lines = self._kernel_lines()
         else:
-            lines = self._lines()
+            lines = [*self._kernel_lines(), *self._loop_lines(), *(f"Note: {note}" for note in self.notes)]
         return _bounded("\n".join(lines).splitlines(), most_characters)
 
     def _kernel_lines(self) -> list[str]:
+        if not self.kernels:
+            return []
         lines = ["Kernels, and the most of a multiprocessor's warps that they can fill, by threads a block:"]
         for kernel in self.kernels:
             lines.append(f"  {kernel.headline()}")
@@ -136,9 +136,11 @@ class CompilerReport(Record):
             if kernel.instructions:
                 counts = ", ".join(f"{count} {kind}" for kind, count in kernel.instructions.items())
                 lines.append(f"    in its code: {counts}")
-        return [*lines, *(f"Note: {note}" for note in self.notes)]
+        return lines
 
-    def _lines(self) -> list[str]:
+    def _loop_lines(self) -> list[str]:
+        if not (self.remarks or self.loops):
+            return []
         lines = ["Vectoriser, by line of the source:"]
         lines += [f"  {remark.line}: {remark.text} | {remark.source}" for remark in self.remarks]
         if not self.remarks:
@@ -153,7 +155,7 @@ class CompilerReport(Record):
             lines += [f"    {line}" for line in loop.assembly.splitlines()]
             if loop.left_out:
                 lines.append(f"    ({loop.left_out} more instructions)")
-        return [*lines, *(f"Note: {note}" for note in self.notes)]
+        return lines
 
 
 class CompilerReporter(Protocol):
@@ -162,12 +164,12 @@ class CompilerReporter(Protocol):
     name: LanguageName
 
     def report_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
-        """Builds the candidate as its build recipe does; the artifact is text for `read_report`.
+        """Builds the candidate as its build recipe does; the artifact is for `read_report`.
 
         Raises SourceRefused as the build does."""
         ...
 
-    def read_report(self, candidate: Candidate, report: str) -> CompilerReport:
+    def read_report(self, candidate: Candidate, report: bytes) -> CompilerReport:
         """Never raises for what a candidate wrote into the report."""
         ...
 

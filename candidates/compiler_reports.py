@@ -34,7 +34,7 @@ class CompilerReports:
             if made.evidence.message not in message:
                 message = f"{made.evidence.message}\n{message}"
             return CompilerReport(failure=without_folders(message)[:_MOST_FAILURE_CHARACTERS])
-        return reporter.read_report(candidate, made.decode(errors="replace"))
+        return reporter.read_report(candidate, made)
 
 
 def without_folders(text: str) -> str:

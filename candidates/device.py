@@ -66,10 +66,11 @@ class DeviceCeilings(Record):
 
     def bytes_per_s(self, working_set_bytes: int) -> float:
         """The better of read and copy rates at the smallest measured level that holds the working set."""
-        return max(_rate_at(self.read, working_set_bytes), _rate_at(self.copy_bandwidth, working_set_bytes))
+        return max(rate_at(self.read, working_set_bytes), rate_at(self.copy_bandwidth, working_set_bytes))
 
 
-def _rate_at(levels: tuple[BandwidthCeiling, ...], working_set_bytes: int) -> float:
+def rate_at(levels: tuple[BandwidthCeiling, ...], working_set_bytes: int) -> float:
+    """Bytes per s of the smallest measured level that holds the working set; of the last where none does."""
     for level in levels:
         if working_set_bytes <= level.working_set_bytes:
             return level.bytes_per_s

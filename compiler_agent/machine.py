@@ -8,15 +8,17 @@ from dataclasses import dataclass
 from candidates.builder import CompilerUnavailable
 from candidates.judge.sanitizers import check_sanitizers
 from candidates.languages.cuda_toolkit import find_toolkit
+from compiler_agent.gpu import find_gpu
 from compiler_agent.models.endpoints import Endpoint, find_endpoint, read_endpoints, read_key
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import answers, temporal_binary
-from compiler_agent.wiring import make_sandbox
+from compiler_agent.wiring import make_gpu_bench, make_sandbox
 from kernel_sandbox.docker_engine import connect_engine
 from kernel_sandbox.docker_image import ImageName, recorded_image
 from kernel_sandbox.sandbox import SandboxError
 
+_TOOL_LIMIT_S = 30.0
 FREE_BYTES_NEEDED = 2 << 30
 """A run unpacks the default model (0.5 GB) and keeps compile caches, logs and builds."""
 
@@ -37,7 +39,7 @@ def examine_machine(settings: Settings) -> tuple[Finding, ...]:
         _examine_sanitizers(settings),
         _examine_temporal(settings),
         _examine_disk(settings),
-        _examine_gpu(),
+        _examine_gpu(settings),
         _examine_cuda_compiler(),
         _examine_docker(settings),
         *_examine_models(settings),
@@ -135,13 +137,29 @@ def _examine_disk(settings: Settings) -> Finding:
     )
 
 
-def _examine_gpu() -> Finding:
+def _examine_gpu(settings: Settings) -> Finding:
+    if settings.gpu_uuid is not None:
+        try:
+            gpu = make_gpu_bench(settings, find_gpu(settings.gpu_uuid)).gpu
+        except (UserFault, SandboxError) as problem:
+            return Finding(
+                name="GPU",
+                is_there=False,
+                is_needed=True,
+                detail=str(problem),
+                fix="do what the message says, or unset COMPILER_AGENT_GPU",
+            )
+        detail = f"{gpu.uuid} ({gpu.architecture}) judges kernels"
+        return Finding(name="GPU", is_there=True, is_needed=True, detail=detail)
     path = shutil.which("nvidia-smi")
     if path is None:
         detail = "no nvidia-smi on PATH: GPU kernels are compiled, none is run"
     else:
-        listed = subprocess.run([path, "-L"], capture_output=True, text=True, check=False)
-        detail = "; ".join(listed.stdout.split("\n")[:8]).strip("; ") or listed.stderr.strip()
+        try:
+            listed = subprocess.run([path, "-L"], capture_output=True, text=True, check=False, timeout=_TOOL_LIMIT_S)
+            detail = "; ".join(listed.stdout.split("\n")[:8]).strip("; ") or listed.stderr.strip()
+        except subprocess.TimeoutExpired:
+            detail = f"nvidia-smi does not answer within {_TOOL_LIMIT_S:g} s"
     return Finding(
         name="GPU",
         is_there=path is not None and "UUID" in detail,

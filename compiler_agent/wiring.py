@@ -176,7 +176,10 @@ def make_gpu_bench(settings: Settings, gpu: Gpu) -> GpuBench:
 
 def compiler_reports(settings: Settings) -> CompilerReports:
     """Compiles beside the builds of a run, and like them never beside a measurement."""
-    return CompilerReports(Builder(make_sandbox(settings), LANGUAGES, slots=os.cpu_count() or 1), REPORTERS)
+    builder = Builder(
+        make_sandbox(settings), LANGUAGES, slots=os.cpu_count() or 1, cache_folder=settings.cache / ARTIFACTS
+    )
+    return CompilerReports(builder, REPORTERS)
 
 
 @contextmanager

@@ -13,7 +13,6 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from io import FileIO
 from pathlib import Path
 
 from kernel_sandbox.bubblewrap_launch import Launch
@@ -22,7 +21,7 @@ from kernel_sandbox.control_groups import ControlGroups, find_control_groups
 from kernel_sandbox.process_tree import ProcessTree
 from kernel_sandbox.sandbox import Ending, Finished, Limits, SandboxError, SandboxUnavailable
 from kernel_sandbox.scratch import Scratch, remove_left_behind
-from kernel_sandbox.started_process import StartedProcess
+from kernel_sandbox.started_process import StartedProcess, open_pipe
 
 # As root, a session runs with a uid of its own where it can: the kernel exempts root's processes from RLIMIT_NPROC, and
 # they could read root's files among those bound. The range is free in systemd's table (systemd.io/UIDS-GIDS).
@@ -113,31 +112,25 @@ class BubblewrapSession:
         environment: Mapping[str, str] | None = None,
         file_descriptors: Sequence[int] = (),
         core: int | None = None,
-    ) -> "StartedProcess":
+    ) -> StartedProcess:
         """The program is process 1 of its namespace: signals that it sends to itself are ignored by the kernel.
 
         So nobody inside can end it by SIGKILL, and where somebody outside does, `kill` raises.
         """
-        inside_stdin, stdin = os.pipe()
-        stdout, inside_stdout = os.pipe()
-        try:
+        with contextlib.ExitStack() as inside, contextlib.ExitStack() as ours:
+            inside_stdin, stdin = open_pipe(inside, ours)
+            stdout, inside_stdout = open_pipe(ours, inside)
             tree = self._launch(
                 argv,
                 environment,
-                stdin=inside_stdin,
-                stdout=inside_stdout,
+                stdin=inside_stdin.fileno(),
+                stdout=inside_stdout.fileno(),
                 file_descriptors=file_descriptors,
                 core=core,
                 is_first_process=True,
             )
-        except SandboxError:
-            os.close(stdin)
-            os.close(stdout)
-            raise
-        finally:
-            os.close(inside_stdin)
-            os.close(inside_stdout)
-        return StartedProcess(tree, FileIO(stdin, "w"), FileIO(stdout, "r"))
+            ours.pop_all()
+        return StartedProcess(tree, stdin, stdout)
 
     def close(self) -> None:
         """Idempotent. Raises SandboxError when something cannot be removed."""

@@ -18,6 +18,7 @@ from kernel_sandbox.process_tree import ProcessTree
 from kernel_sandbox.program_setting import ENVIRONMENT, resource_limits
 from kernel_sandbox.sandbox import SCRATCH, Limits, SandboxError, SandboxUnavailable
 from kernel_sandbox.scratch import Scratch
+from kernel_sandbox.started_process import open_pipe
 from kernel_sandbox.system_calls import seccomp_filter
 
 _INSIDE_ID = 65534
@@ -69,9 +70,9 @@ class Launch:
         """Without `stdout` it goes to the log, as stderr does. Raises SandboxUnavailable when bwrap does not work."""
         with contextlib.ExitStack() as stack, contextlib.ExitStack() as undo:
             filter_fd = self._open_filter(stack)
-            info, info_write = _open_pipe(stack)
-            log, log_write = _open_pipe(stack)
-            go, go_write = _open_pipe(stack)
+            info, info_write = open_pipe(stack, stack)
+            log, log_write = open_pipe(stack, stack)
+            go, go_write = open_pipe(stack, stack)
             control = ("--seccomp", filter_fd, "--info-fd", info_write.fileno(), "--block-fd", go.fileno())
             group = None
             if self.groups is not None:
@@ -202,9 +203,3 @@ def _read_root_pid(info: FileIO) -> int:
     if not text:
         raise ProcessLookupError("bwrap ended before it made a process")
     return int(json.loads(text)["child-pid"])
-
-
-def _open_pipe(stack: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
-    """(read, write)."""
-    read, write = (FileIO(descriptor, mode) for descriptor, mode in zip(os.pipe(), "rw", strict=True))
-    return stack.enter_context(read), stack.enter_context(write)

@@ -38,7 +38,8 @@ class MemoryAccount:
 
 
 class GroupAccount:
-    """What the kernel counts for the processes of one group, from the making of this account on."""
+    """What the kernel counts for the processes of one group, from the making of this account on; its peak is of the
+    group's whole life."""
 
     def __init__(self, *, is_v2: bool, memory: Path, cpu: Path | None, limit_bytes: int) -> None:
         self._is_v2, self._memory, self._cpu, self._limit_bytes = is_v2, memory, cpu, limit_bytes
@@ -182,16 +183,13 @@ def find_control_groups() -> ControlGroups | None:
 
 def account_of(pid: int, limit_bytes: int) -> GroupAccount | None:
     """Of the groups that somebody else put a process into; None where they do not show here."""
-    own = _groups_of(str(pid))
-    v1 = {}
-    for kind, options, root, point in _mounts():
+    own, mounts = _groups_of(str(pid)), list(_mounts())
+    for kind, _, root, point in mounts:
         if kind == "cgroup2" and "" in own:
             folder = point / os.path.relpath(own[""], root)
             if (folder / "memory.max").exists():
                 return GroupAccount(is_v2=True, memory=folder, cpu=folder, limit_bytes=limit_bytes)
-        for controller in options if kind == "cgroup" else ():
-            if controller in own:
-                v1[controller] = point / os.path.relpath(own[controller], root)
+    v1 = _v1_folders(own, mounts)
     if "memory" in v1 and (v1["memory"] / "memory.limit_in_bytes").exists():
         return GroupAccount(is_v2=False, memory=v1["memory"], cpu=v1.get("cpuacct"), limit_bytes=limit_bytes)
     return None
@@ -228,13 +226,7 @@ def _candidates() -> Iterator[ControlGroups]:
                     limits = [_number(above / "memory.max") for above in (parent, *parent.parents)]
                     most = min([machine_bytes(), *filter(None, limits)])
                     yield ControlGroups(is_v2=True, memory=parent, processes=parent, cpu=parent, machine_bytes=most)
-    v1 = {
-        controller: point / os.path.relpath(own[controller], root)
-        for kind, options, root, point in mounts
-        if kind == "cgroup"
-        for controller in options
-        if controller in own
-    }
+    v1 = _v1_folders(own, mounts)
     if "memory" in v1 and "pids" in v1:
         limit = _counters(v1["memory"] / "memory.stat").get("hierarchical_memory_limit", 0)
         most = min(machine_bytes(), limit or machine_bytes())
@@ -250,6 +242,17 @@ def _groups_of(process: str) -> dict[str, str]:
         _, controllers, path = line.split(":", 2)
         groups.update(dict.fromkeys(controllers.split(","), path))
     return groups
+
+
+def _v1_folders(own: dict[str, str], mounts: list[tuple[str, list[str], str, Path]]) -> dict[str, Path]:
+    """Where a process's groups show here, by controller."""
+    return {
+        controller: point / os.path.relpath(own[controller], root)
+        for kind, options, root, point in mounts
+        if kind == "cgroup"
+        for controller in options
+        if controller in own
+    }
 
 
 def _mounts() -> Iterator[tuple[str, list[str], str, Path]]:

@@ -143,8 +143,7 @@ class SupervisedContainer:
         self._is_closed = True
         with contextlib.ExitStack() as everything:
             everything.callback(self._folder.remove)
-            for descriptor in (*self.supervisor.folders, self.root_fd):
-                everything.callback(os.close, descriptor)
+            everything.callback(os.close, self.root_fd)
             everything.callback(self._engine.remove, self.id)
             everything.callback(self.supervisor.close)
 
@@ -157,7 +156,7 @@ class SupervisedContainer:
         if not state.is_running:
             raise SandboxUnavailable(
                 f"the container ended before its supervisor answered (status {state.exit_code}) {state.error}: build "
-                "the image again with compiler-agent sandbox build-image"
+                "the image again with compiler-agent sandbox build-image cpu (or cuda)"
             )
         return state.pid
 

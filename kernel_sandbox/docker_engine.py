@@ -135,10 +135,6 @@ class Engine:
                     yield text
             yield str(self._client.inspect_image(tag)["Id"])
 
-    def remove_image(self, image_id: str) -> None:
-        with self._told("remove an image"), contextlib.suppress(self._not_found):
-            self._client.remove_image(image_id, force=True)
-
     @contextlib.contextmanager
     def _told(self, what: str) -> Iterator[None]:
         try:

@@ -46,12 +46,12 @@ def build_image(engine: Engine, name: ImageName, say: Callable[[str], None]) -> 
     return line
 
 
-def import_this_machine(engine: Engine, name: ImageName = ImageName.CPU) -> str:
+def import_this_machine(engine: Engine) -> str:
     """Of this machine's compilers and libraries, without pulling anything; returns the image's id."""
     with tempfile.TemporaryFile() as files:
         write_root_folder(files, _compile_supervisor(), SUPERVISOR)
         files.seek(0)
-        return engine.import_image(files, _labels(), f"{_REPOSITORY}:{name.value}")
+        return engine.import_image(files, _labels(), f"{_REPOSITORY}:{ImageName.CPU.value}")
 
 
 def record_image(home: Path, name: ImageName, image_id: str) -> None:
@@ -66,9 +66,9 @@ def recorded_image(home: Path, name: ImageName) -> str:
     """Raises SandboxUnavailable when none was built."""
     image_id = _read(home).get(name.value)
     if image_id is None:
+        alone = ", or with --from-this-machine where no registry can be reached" if name is ImageName.CPU else ""
         raise SandboxUnavailable(
-            f"no image for the docker sandbox in {home}: compiler-agent sandbox build-image {name.value}, or with "
-            "--from-this-machine where no registry can be reached"
+            f"no image for the docker sandbox in {home}: compiler-agent sandbox build-image {name.value}{alone}"
         )
     return image_id
 

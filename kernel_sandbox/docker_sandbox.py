@@ -13,7 +13,6 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from io import FileIO
 from pathlib import Path
 
 from kernel_sandbox.docker_container import RunningProgram, StartedProgram, SupervisedContainer
@@ -24,9 +23,9 @@ from kernel_sandbox.launched import LaunchedProgram
 from kernel_sandbox.leftovers import is_left_behind
 from kernel_sandbox.process_tree import ProcessTree
 from kernel_sandbox.program_setting import ENVIRONMENT, resource_limits
-from kernel_sandbox.sandbox import Finished, Limits, SandboxError, SandboxUnavailable
+from kernel_sandbox.sandbox import Ending, Finished, Limits, SandboxError, SandboxUnavailable
 from kernel_sandbox.scratch import remove_left_behind
-from kernel_sandbox.started_process import StartedProcess
+from kernel_sandbox.started_process import StartedProcess, open_pipe
 from kernel_sandbox.system_calls import seccomp_filter
 
 SUPERVISOR_LABEL = "kernel-sandbox.supervisor"
@@ -57,6 +56,7 @@ class DockerSandbox:
         device_requests(gpus)
         self._image_id = image_id
         self._gpus = tuple(gpus)
+        self._image_name = "cuda" if gpus else "cpu"
         self._connect = connect
         self._ready: tuple[Engine, EngineFacts] | None = None
         self._readying = threading.Lock()
@@ -64,7 +64,12 @@ class DockerSandbox:
     def describe_limits(self) -> str:
         """One line: what holds a program's limits on this machine. Raises SandboxUnavailable."""
         with self.open(Limits()) as session:
-            session.run(["true"])
+            finished = session.run(["true"])
+        if finished.ending is not Ending.EXITED or finished.exit_code != 0:
+            raise SandboxUnavailable(
+                f"nothing runs in the image {self._image_id} ({finished.log.strip()}): build it again with "
+                f"compiler-agent sandbox build-image {self._image_name}"
+            )
         engine, facts = self._engine()
         kind = "rootless, " if facts.is_rootless else ""
         return (
@@ -89,7 +94,7 @@ class DockerSandbox:
                 engine = self._connect()
                 facts = engine.facts()
                 require_protection(facts)
-                _require_image(engine, self._image_id)
+                _require_image(engine, self._image_id, self._image_name)
                 if self._gpus:
                     require_safe_toolkit()
                 remove_containers_left_behind(engine)
@@ -127,8 +132,8 @@ class DockerSession:
     ) -> StartedProcess:
         """The program is process 1 of its namespace: signals that it sends to itself are ignored by the kernel."""
         with contextlib.ExitStack() as inside, contextlib.ExitStack() as ours:
-            inside_stdin, stdin = _pipe(inside, ours)
-            stdout, inside_stdout = _pipe(ours, inside)
+            inside_stdin, stdin = open_pipe(inside, ours)
+            stdout, inside_stdout = open_pipe(ours, inside)
             tree = self._launch(
                 Kind.BECOME,
                 argv,
@@ -169,7 +174,7 @@ class DockerSession:
         container.require_room()
         is_first_process = kind is Kind.BECOME
         with contextlib.ExitStack() as stack:
-            log, log_write = _pipe(stack, stack)
+            log, log_write = open_pipe(stack, stack)
             descriptors = {0: stdin, 1: log_write.fileno() if stdout is None else stdout, 2: log_write.fileno()}
             order = Order(
                 kind=kind,
@@ -234,15 +239,15 @@ def require_protection(facts: EngineFacts) -> None:
         )
 
 
-def _require_image(engine: Engine, image_id: str) -> None:
+def _require_image(engine: Engine, image_id: str, name: str) -> None:
     labels = engine.image_labels(image_id)
     if labels is None:
         raise SandboxUnavailable(
-            f"the engine at {engine.address} has no image {image_id}: compiler-agent sandbox build-image cpu"
+            f"the engine at {engine.address} has no image {image_id}: compiler-agent sandbox build-image {name}"
         )
     if labels.get(SUPERVISOR_LABEL) != supervisor_digest():
         raise SandboxUnavailable(
-            f"the image {image_id} was made for another version: compiler-agent sandbox build-image cpu"
+            f"the image {image_id} was made for another version: compiler-agent sandbox build-image {name}"
         )
 
 
@@ -251,9 +256,3 @@ def _user(facts: EngineFacts) -> str:
     if os.geteuid() == 0 or facts.is_rootless:
         return NOBODY
     return f"{os.geteuid()}:{os.getegid()}"
-
-
-def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
-    """(read, write), each closed by a stack."""
-    read, write = (FileIO(descriptor, mode) for descriptor, mode in zip(os.pipe(), "rw", strict=True))
-    return reader.enter_context(read), writer.enter_context(write)

@@ -6,6 +6,7 @@ import select
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -18,7 +19,7 @@ from kernel_sandbox.sandbox import SandboxError, SandboxUnavailable
 
 _HEADER = struct.Struct("=7Q")
 _LIMIT = struct.Struct("=3Q")
-_RESULT = struct.Struct("=3Q")
+_RESULT = struct.Struct("=2Q")
 _CREDENTIALS = struct.Struct("=iII")
 _NO_CORE = _NO_LIMIT = (1 << 64) - 1
 _MOST_BYTES = 1 << 20
@@ -76,7 +77,6 @@ class ChildEnded:
     status: int
     """Exit code, or 128 + n for signal n."""
     cpu_s: float
-    largest_process_bytes: int
 
 
 class Supervisor:
@@ -88,7 +88,7 @@ class Supervisor:
         self.pid = pid
         """Of the container's first process, as seen from here."""
         self.folders = folders
-        """Descriptors of the folders that it was started with; the caller's to close."""
+        """Descriptors of the folders that it was started with, until `close`."""
         connection.setblocking(True)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _MOST_BYTES)
 
@@ -126,12 +126,14 @@ class Supervisor:
             return None
         if len(answer) != _RESULT.size:
             return None
-        status, cpu_us, largest_process_bytes = _RESULT.unpack(answer)
-        return ChildEnded(status=status, cpu_s=cpu_us / 1e6, largest_process_bytes=largest_process_bytes)
+        status, cpu_us = _RESULT.unpack(answer)
+        return ChildEnded(status=status, cpu_s=cpu_us / 1e6)
 
     def close(self) -> None:
         """A supervisor that has not become a program ends with it, and with the supervisor all in its container."""
         self._connection.close()
+        for descriptor in self.folders:
+            os.close(descriptor)
 
 
 class SupervisorListener:
@@ -154,10 +156,9 @@ class SupervisorListener:
 
         Raises SandboxUnavailable when somebody outside this pid namespace answers, SandboxError when nobody does.
         """
-        waited_s = 0.0
-        while waited_s < limit_s:
+        deadline_s = time.monotonic() + limit_s
+        while time.monotonic() < deadline_s:
             if not select.select([self._socket], [], [], _TICK_S)[0]:
-                waited_s += _TICK_S
                 expected_pid()
                 continue
             connection, _ = self._socket.accept()

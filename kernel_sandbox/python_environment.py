@@ -15,7 +15,7 @@ from kernel_sandbox.sandbox import SandboxUnavailable
 
 _FLAGS = ("-I", "-B")
 _SHOWN_ANYWAY = Path("/usr")
-"""A part of every sandbox."""
+"""Every sandbox has one: the host's own, or the image's, which must hold the same Python."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

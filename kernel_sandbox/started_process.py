@@ -1,5 +1,7 @@
-"""StartedProcess: a SandboxedProcess made of a ProcessTree and two pipes."""
+"""StartedProcess: a SandboxedProcess made of a ProcessTree and two pipes; and such pipes."""
 
+import contextlib
+import os
 from io import FileIO
 from typing import IO
 
@@ -30,3 +32,9 @@ class StartedProcess:
         self.stdin.close()
         self.stdout.close()
         return finished
+
+
+def open_pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[FileIO, FileIO]:
+    """(read, write), each closed by a stack."""
+    read, write = (FileIO(descriptor, mode) for descriptor, mode in zip(os.pipe(), "rw", strict=True))
+    return reader.enter_context(read), writer.enter_context(write)

@@ -38,7 +38,7 @@ from candidates.benchmark.statistics import (
     median,
     weigh_by_traffic,
 )
-from candidates.candidate import Candidate
+from candidates.candidate import Candidate, LanguageName
 from candidates.ceilings import measure_ceilings_again
 from candidates.device import DeviceCeilings
 from candidates.judge.cpp_runner import open_cpp_runner, open_null_runner
@@ -59,6 +59,10 @@ _FEWEST_PAIRS_TO_LOSE = 20
 _PRECISE_PAIRS, _PRECISE_WIDTH = 20, 1.02
 _CLEAR_SPEEDUP, _CLEAR_WIDTH = 1.25, 1.15
 """Far above the margin a wider interval is as good as a narrow one near it."""
+
+
+TIMED_LANGUAGES = frozenset({LanguageName.CPP})
+"""Nothing races kernels on a GPU yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

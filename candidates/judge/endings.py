@@ -5,6 +5,7 @@ import signal
 from candidates.judge.outputs import Fault
 from candidates.kernel_runner import RunnerEnded
 from candidates.verdict import Reason
+from kernel_sandbox.runners.gpu_device import DEVICE_FAULT_STATUS
 from kernel_sandbox.sandbox import Ending
 
 _REASONS = {
@@ -23,7 +24,7 @@ all the same."""
 _LOAD_FAILED_STATUS = 71
 _PYTHON_FAULTS = {73: Reason.LIBRARY_CALL, 74: Reason.CHANGED_INPUTS, 79: Reason.NOT_DETERMINISTIC}
 """As in kernel_sandbox/runners/python_runner.py, whose last line of log says more."""
-_RAISED_STATUS, _DEVICE_FAULT_STATUS = 75, 77
+_RAISED_STATUS = 75
 CANNOT_INTERPRET_STATUS = 76
 
 
@@ -35,7 +36,7 @@ def fault_of_ending(ended: RunnerEnded, phase: Reason) -> Fault:
     if finished.ending is Ending.EXITED:
         if finished.exit_code in _PYTHON_FAULTS:
             return Fault(reason=_PYTHON_FAULTS[finished.exit_code], message=last_line(finished.log))
-        if finished.exit_code in (_LOAD_FAILED_STATUS, _RAISED_STATUS, _DEVICE_FAULT_STATUS):
+        if finished.exit_code in (_LOAD_FAILED_STATUS, _RAISED_STATUS, DEVICE_FAULT_STATUS):
             return Fault(reason=phase, message=last_line(finished.log))
     reason = _REASONS.get(finished.ending, phase)
     if reason is Reason.CRASHED and (finished.ending is Ending.EXITED or finished.exit_code == signal.SIGKILL):

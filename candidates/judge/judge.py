@@ -65,11 +65,11 @@ class _Ground:
     task: KernelTask
     evidence: EvidenceKind
     open_runner: Callable[[Arena], KernelRunner]
-    most_cases: int
+    most_cases: int = sys.maxsize
     """In one batch."""
-    most_s: float
+    most_s: float = math.inf
     """No batch but the first of a workload is begun later than this."""
-    longest_s: float
+    longest_s: float = math.inf
     """And none at all later than this."""
 
 
@@ -153,14 +153,7 @@ class Judge:
                 defences=self._defences,
             )
 
-        return _Ground(
-            task=task,
-            evidence=EvidenceKind.NATIVE,
-            open_runner=open_runner,
-            most_cases=sys.maxsize,
-            most_s=math.inf,
-            longest_s=math.inf,
-        )
+        return _Ground(task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner)
 
     def _on_gpu(self, task: KernelTask, candidate: Candidate, artifact: bytes, bench: GpuBench) -> _Ground:
         def open_runner(arena: Arena) -> KernelRunner:
@@ -169,14 +162,7 @@ class Judge:
                 bench.sandbox, task, candidate, artifact, arena, mode, call_limit_s=self._call_limit_s
             )
 
-        return _Ground(
-            task=task,
-            evidence=EvidenceKind.NATIVE,
-            open_runner=open_runner,
-            most_cases=sys.maxsize,
-            most_s=math.inf,
-            longest_s=math.inf,
-        )
+        return _Ground(task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner)
 
     def _interpreted(self, task: KernelTask, candidate: Candidate, rng: np.random.Generator) -> _Ground:
         reduced = reduced_task(task, rng)
@@ -234,6 +220,8 @@ class Judge:
                 found = self._try_batch(ground.task, trial, runner)
             except RunnerEnded as ended:
                 if ground.evidence is EvidenceKind.INTERPRETED and (note := _why_not_interpreted(ended)):
+                    if batch.workload.is_hidden:
+                        note = "it cannot be interpreted on a shape that is not shown"
                     return NeedsDevice(target=ground.task.device_id, note=note)
                 fault = fault_of_ending(ended, Reason.CRASHED)
                 return rejected(batch.workload, fault, seed=seed, log_tail=ended.finished.log)

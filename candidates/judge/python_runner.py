@@ -9,9 +9,11 @@ from importlib import resources
 from candidates.candidate import Candidate, LanguageName
 from candidates.judge.runner_process import RunnerProcess, Timed
 from candidates.kernel_runner import RunnerEnded
+from candidates.languages.triton_artifact import TRITON_CACHE
 from candidates.task import InputSpec, KernelTask
 from kernel_sandbox.arena import Arena, Segment
 from kernel_sandbox.python_environment import python_environment
+from kernel_sandbox.runners.gpu_device import NO_DEVICE_STATUS
 from kernel_sandbox.sandbox import SCRATCH, Ending, Limits, Sandbox
 
 LOAD_LIMIT_S = 30.0
@@ -20,7 +22,7 @@ MEMORY_LIMIT_BYTES = 8 << 30
 _PROCESSES = 64
 """Threads of CUDA and torch are among them, and the compiler of Triton's launchers."""
 _GPU_SCRATCH_BYTES = 1 << 30
-_MACHINERY_STATUSES = (70, 78)  # MACHINERY_FAILED and NO_DEVICE of python_runner.py
+_MACHINERY_STATUSES = (70, NO_DEVICE_STATUS)  # 70: MACHINERY_FAILED of python_runner.py
 _RUNNERS = resources.files("kernel_sandbox.runners")
 _HOW = struct.Struct("=Q")
 _FILES = (
@@ -122,7 +124,7 @@ def _open(
             [*environment.argv, f"{SCRATCH}/python_runner.py", mode, *mapped],
             environment={
                 "OMP_NUM_THREADS": "1",
-                "TRITON_CACHE_DIR": f"{SCRATCH}/triton_cache",
+                "TRITON_CACHE_DIR": TRITON_CACHE,
                 "TRITON_DEFAULT_FP_FUSION": "1",
             },
             file_descriptors=descriptors,

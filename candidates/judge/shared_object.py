@@ -29,12 +29,12 @@ class Symbol:
 
 
 class SharedObject:
-    """Its methods raise struct.error or IndexError where the file is not well-formed."""
+    """It and its methods raise struct.error, IndexError or ValueError where the file is not well-formed."""
 
     def __init__(self, content: bytes) -> None:
+        """Raises ValueError for what is no 64-bit little-endian ELF file."""
         if content[:6] != b"\x7fELF\x02\x01":
             raise ValueError("the artifact is no 64-bit little-endian ELF file")
-        """Raises ValueError for what is no 64-bit little-endian ELF file."""
         self._content = content
         (headers_at,) = struct.unpack_from("<Q", content, 32)
         size, count = struct.unpack_from("<HH", content, 54)

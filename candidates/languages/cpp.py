@@ -89,8 +89,8 @@ class CppLanguage:
             artifact=REPORT,
         )
 
-    def read_report(self, candidate: Candidate, report: str) -> CompilerReport:
-        return read_report(candidate.source, report)
+    def read_report(self, candidate: Candidate, report: bytes) -> CompilerReport:
+        return read_report(candidate.source, report.decode(errors="replace"))
 
 
 def _flags(candidate: Candidate) -> tuple[str, ...]:

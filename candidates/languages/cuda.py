@@ -91,8 +91,8 @@ class CudaLanguage:
         script = f'"$@" 2> words || {{ cat words >&2; exit 1; }}; {{ echo "{others}"; c++filt < words; }} > {REPORT}'
         return self._recipe(task, candidate, ("sh", "-c", script, "sh", *command), REPORT)
 
-    def read_report(self, candidate: Candidate, report: str) -> CompilerReport:
-        return read_report(report)
+    def read_report(self, candidate: Candidate, report: bytes) -> CompilerReport:
+        return read_report(report.decode(errors="replace"))
 
     def _command(self, task: KernelTask, candidate: Candidate, further: tuple[str, ...] = ()) -> tuple[str, ...]:
         require_harmless(candidate, _HARMLESS_FLAGS)

@@ -20,13 +20,12 @@ _MOST_KERNELS = 24
 _MOST_WARNINGS = 8
 _MOST_CHARACTERS = 160
 _MOST_READ_CHARACTERS = 1 << 20
-_MOST_BYTES = 1 << 40
 
 # "ptxas info    : Compiling entry function '_Z5scalePf' for 'sm_90a'", names demangled by c++filt
-_ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '(.*)' for '(sm_\d+)[af]?'")
-_STACK = re.compile(r"\s*(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_USED = re.compile(r"ptxas info\s*: Used (\d+) registers")
-_SHARED = re.compile(r"\b(\d+)(?:\+\d+)? bytes smem")
+_ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '(.*)' for '(sm_\d{1,4})[af]?'")
+_STACK = re.compile(r"\s*(\d{1,12}) bytes stack frame, (\d{1,12}) bytes spill stores, (\d{1,12}) bytes spill loads")
+_USED = re.compile(r"ptxas info\s*: Used (\d{1,12}) registers")
+_SHARED = re.compile(r"\b(\d{1,12})(?:\+\d+)? bytes smem")
 _WARNING = re.compile(rf"^{re.escape(SOURCE)}\((\d+)\): (warning .*)$")
 _PTXAS_WARNING = re.compile(r"^ptxas warning\s*: (.*)$")
 
@@ -58,10 +57,10 @@ def _read_kernels(lines: list[str]) -> Iterator[KernelResources]:
         if found := _ENTRY.match(line):
             kernel, stack = (found[1], found[2]), (0, 0, 0)
         elif found := _STACK.match(line):
-            stack = tuple(min(int(each), _MOST_BYTES) for each in found.groups())
+            stack = tuple(map(int, found.groups()))
         elif kernel is not None and (found := _USED.match(line)):
             shared = _SHARED.search(line)
-            registers, shared_bytes = int(found[1]), min(int(shared[1]) if shared else 0, _MOST_BYTES)
+            registers, shared_bytes = int(found[1]), int(shared[1]) if shared else 0
             yield KernelResources(
                 kernel=_cut(kernel[0]),
                 architecture=kernel[1],

@@ -8,7 +8,7 @@ import importlib.util
 import re
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def find_toolkit() -> CudaToolkit:
     return find_toolkit_among(_roots())
 
 
-def find_toolkit_among(roots: Sequence[Path]) -> CudaToolkit:
+def find_toolkit_among(roots: Iterable[Path]) -> CudaToolkit:
     """In the first folder that has all of it. Raises CompilerUnavailable with the fix."""
     tried = []
     for root in roots:
@@ -66,15 +66,15 @@ def find_toolkit_among(roots: Sequence[Path]) -> CudaToolkit:
     raise CompilerUnavailable(f"no CUDA compiler: {'; '.join(tried) or 'no nvcc found'}: {_ADVICE}")
 
 
-def _roots() -> list[Path]:
-    roots = []
+def _roots() -> Iterator[Path]:
+    """Each is looked for when those before it will not do."""
     wheels = importlib.util.find_spec("nvidia")
     if wheels is not None:
         for folder in wheels.submodule_search_locations or ():
-            roots += sorted(Path(folder).glob("cu[0-9]*"), reverse=True)
+            yield from sorted(Path(folder).glob("cu[0-9]*"), reverse=True)
     if (nvcc := shutil.which("nvcc")) is not None:
-        roots.append(root_of(nvcc))
-    return [*roots, *map(Path, _USUAL_PLACES)]
+        yield root_of(nvcc)
+    yield from map(Path, _USUAL_PLACES)
 
 
 def root_of(nvcc: str) -> Path:

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
-from candidates.languages.gpu_occupancy import LIMITS, OccupancyBound, bound_occupancy
-
-MOST_THREADS_A_BLOCK = 1024
-"""On all of them (CUDA C++ Programming Guide, 17.2; HIP, hipDeviceAttributeMaxThreadsPerBlock)."""
+from candidates.languages.gpu_occupancy import (
+    LIMITS,
+    MOST_THREADS_A_BLOCK,
+    OccupancyBound,
+    bound_by,
+    bound_occupancy,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +28,9 @@ _COMPUTE_UNITS = {
     "gfx942": ComputeUnit(),
     "gfx950": ComputeUnit(shared_bytes=160 << 10),
 }
+
+NAMES = (*LIMITS, *_COMPUTE_UNITS)
+"""Of all whose limits are known here."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,18 +78,11 @@ def find_architecture(name: str) -> Architecture | None:
 def _bound_amd(unit: ComputeUnit, registers: int, shared_bytes: int, warps: int, threads: int) -> OccupancyBound:
     at_once = unit.registers_allocated_at_once
     allocated = max(-(-registers // at_once) * at_once, at_once)
-    # A block's waves are spread over the SIMDs.
-    waves_a_simd = -(-warps // unit.simds)
+    most_warps = unit.waves_a_simd * unit.simds
     blocks_by = {
-        "registers": unit.vector_registers_a_simd // allocated // waves_a_simd,
+        # The waves of blocks are spread over the SIMDs.
+        "registers": unit.vector_registers_a_simd // allocated * unit.simds // warps,
         "shared memory": unit.shared_bytes // shared_bytes if shared_bytes else None,
-        "warps": unit.waves_a_simd * unit.simds // warps,
+        "warps": most_warps // warps,
     }
-    known = {name: blocks for name, blocks in blocks_by.items() if blocks is not None}
-    blocks = min(known.values())
-    return OccupancyBound(
-        threads_a_block=threads,
-        blocks=blocks,
-        share_of_warps=min(blocks * warps / (unit.waves_a_simd * unit.simds), 1.0),
-        limited_by=tuple(name for name, most in known.items() if most == blocks),
-    )
+    return bound_by(blocks_by, warps_a_block=warps, threads_a_block=threads, most_warps=most_warps)

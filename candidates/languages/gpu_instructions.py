@@ -5,8 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping
 
-_WIDTHS = {"b8": 8, "b16": 16, "b32": 32, "b64": 64, "b128": 128, "v2": 2, "v4": 4, "v8": 8}
-"""Bits, and elements, of the parts of a PTX name (PTX ISA, 9.7.9 "Data Movement and Conversion Instructions")."""
 _KINDS = {
     "matrix multiply": r"mma\.sync|wgmma\.mma_async|tcgen05\.mma|v_s?mfmac?_",
     "async copy to shared": r"cp\.async\.(?!commit|wait)",
@@ -37,7 +35,8 @@ def count_kinds(instructions: Mapping[str, int]) -> dict[str, int]:
 def _global_access(name: str) -> str | None:
     """`128-bit global load` for `ld.global.v4.b32` and for `buffer_load_dwordx4`."""
     if found := re.match(r"(ld|st)\.(?:\w+\.)*global\b", name):
-        bits = math.prod(_WIDTHS.get(part, 1) for part in re.split(r"[.:]", name))
+        # PTX ISA, 9.7.9 "Data Movement and Conversion Instructions": elements, and bits of each.
+        bits = math.prod(int(each) for each in re.findall(r"\.[vbusf](\d+)(?=\.|$)", name))
         return f"{bits}-bit global {'load' if found[1] == 'ld' else 'store'}"
     if found := re.match(
         r"(?:global|buffer|flat)_(load|store)_(?:(?:dword|b32)x?(\d?)|s?(byte|ubyte|short|ushort|b64|b96|b128))", name

@@ -1,14 +1,14 @@
 """How many threads of a kernel a multiprocessor can hold at once, by what the compiler reports of it.
 
-A bound: what a launch gets depends on its grid, and on shared memory asked for at the launch. NVIDIA only; AMD's
-compute units divide their registers by other rules.
+A bound: what a launch gets depends on its grid, and on shared memory asked for at the launch. The limits are
+NVIDIA's; AMD's are in `gpu_architectures`.
 
 The arithmetic is NVIDIA's own (`cuda_occupancy.h` of the CUDA 13.0 toolkit, functions cudaOccMaxBlocksPerSM*Limit), the
 limits are of "Technical Specifications per Compute Capability" in the CUDA C++ Programming Guide, appendix 17.2, and of
 cudaOccMaxBlocksPerMultiprocessor.
 """
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pydantic import Field
@@ -17,6 +17,7 @@ from candidates.record import Record
 
 THREADS_A_WARP = 32
 MOST_THREADS_A_BLOCK = 1024
+"""Also on AMD's (HIP, hipDeviceAttributeMaxThreadsPerBlock)."""
 MOST_REGISTERS_A_THREAD = 255
 _REGISTERS_A_MULTIPROCESSOR = 64 << 10
 _REGISTERS_ALLOCATED_AT_ONCE = 256  # for each warp
@@ -73,7 +74,7 @@ class OccupancyBound(Record):
 def bound_occupancy(
     architecture: str, *, registers_a_thread: int, shared_bytes_a_block: int, threads_a_block: int
 ) -> OccupancyBound | None:
-    """None for an architecture that LIMITS does not hold. `sm_90a` counts as `sm_90`.
+    """None for an architecture that LIMITS does not hold.
 
     `shared_bytes_a_block` is what the kernel asks for, static and dynamic together. Raises ValueError for a negative
     figure or a block without threads.
@@ -83,7 +84,7 @@ def bound_occupancy(
             f"no kernel has {registers_a_thread} registers, {shared_bytes_a_block} bytes of shared memory and "
             f"{threads_a_block} threads a block"
         )
-    limits = LIMITS.get(re.sub(r"[af]$", "", architecture)) if architecture.startswith("sm_") else None
+    limits = LIMITS.get(architecture)
     if limits is None:
         return None
     warps_a_block = -(-threads_a_block // THREADS_A_WARP)
@@ -93,12 +94,19 @@ def bound_occupancy(
         "warps": limits.warps // warps_a_block if threads_a_block <= MOST_THREADS_A_BLOCK else 0,
         "blocks": limits.blocks,
     }
+    return bound_by(blocks_by, warps_a_block=warps_a_block, threads_a_block=threads_a_block, most_warps=limits.warps)
+
+
+def bound_by(
+    blocks_by: Mapping[str, int | None], *, warps_a_block: int, threads_a_block: int, most_warps: int
+) -> OccupancyBound:
+    """`blocks_by`: how many fit, by what limits them; None: any number."""
     known = {name: blocks for name, blocks in blocks_by.items() if blocks is not None}
     blocks = min(known.values())
     return OccupancyBound(
         threads_a_block=threads_a_block,
         blocks=blocks,
-        share_of_warps=blocks * warps_a_block / limits.warps,
+        share_of_warps=blocks * warps_a_block / most_warps,
         limited_by=tuple(name for name, most in known.items() if most == blocks),
     )
 

@@ -18,6 +18,7 @@ from candidates.compiler_report import CompilerReport
 from candidates.language import BuildRecipe, SourceRefused
 from candidates.languages.gpu_architectures import Architecture, find_architecture
 from candidates.languages.source_header import parse_text, read_text, refuse_odd_options
+from candidates.languages.triton_artifact import BadArtifact, read_artifact
 from candidates.languages.triton_brief import write_brief
 from candidates.languages.triton_report import read_report
 from candidates.languages.triton_source import refuse_source
@@ -27,7 +28,7 @@ from kernel_sandbox.python_environment import PythonEnvironment, python_environm
 
 ARCHITECTURES = ("sm_80", "sm_90", "sm_100", "gfx942")
 """That a kernel must compile for where its task names none: A100, H100, B200, MI300X."""
-ARTIFACT, REPORT = "kernel.zip", "report.json"
+ARTIFACT = "kernel.zip"
 _COMPILER = "triton_compiler.py"
 _MOST_WORKLOADS = 16
 _MOST_WORKLOAD_BYTES = 1 << 30
@@ -47,7 +48,22 @@ class TritonLanguage:
 
     def build_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
         """Leaves the artifact that `triton_artifact` reads. Raises CompilerUnavailable where Triton is missing."""
-        return self._recipe(task, candidate, ARTIFACT)
+        refuse_odd_options(candidate)
+        if candidate.build_flags:
+            raise SourceRefused(f"Triton takes no build flags: {' '.join(candidate.build_flags)[:100]}")
+        refuse_source(task, candidate)
+        environment = triton_environment()
+        return BuildRecipe(
+            files={
+                "kernel.py": candidate.source.encode(),
+                _COMPILER: _compiler_source(),
+                "request.json": json.dumps(self._request(task, candidate), sort_keys=True).encode(),
+            },
+            commands=((*environment.argv, _COMPILER, "request.json"),),
+            artifact=ARTIFACT,
+            read_only=environment.read_only,
+            toolchain=_toolchain(),
+        )
 
     def parse_source(self, text: str, name: str) -> Candidate:
         """Python text; its leading comment lines may say, each at most once and all optional:
@@ -63,28 +79,14 @@ class TritonLanguage:
         return self.parse_source(read_text(path), str(path))
 
     def report_recipe(self, task: KernelTask, candidate: Candidate) -> BuildRecipe:
-        return self._recipe(task, candidate, REPORT)
+        """The build's own: what was built is not compiled again."""
+        return self.build_recipe(task, candidate)
 
-    def read_report(self, candidate: Candidate, report: str) -> CompilerReport:
-        return read_report(report)
-
-    def _recipe(self, task: KernelTask, candidate: Candidate, artifact: str) -> BuildRecipe:
-        refuse_odd_options(candidate)
-        if candidate.build_flags:
-            raise SourceRefused(f"Triton takes no build flags: {' '.join(candidate.build_flags)[:100]}")
-        refuse_source(task, candidate)
-        environment = triton_environment()
-        return BuildRecipe(
-            files={
-                "kernel.py": candidate.source.encode(),
-                _COMPILER: _compiler_source(),
-                "request.json": json.dumps(self._request(task, candidate), sort_keys=True).encode(),
-            },
-            commands=((*environment.argv, _COMPILER, "request.json"),),
-            artifact=artifact,
-            read_only=environment.read_only,
-            toolchain=_toolchain(),
-        )
+    def read_report(self, candidate: Candidate, report: bytes) -> CompilerReport:
+        try:
+            return read_report(read_artifact(report).report.decode(errors="replace"))
+        except BadArtifact as error:
+            return CompilerReport(notes=(f"the report cannot be read: {error}",))
 
     def _request(self, task: KernelTask, candidate: Candidate) -> dict[str, object]:
         """What the compiler inside is told: no hidden workload, no reference."""

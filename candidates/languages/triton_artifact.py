@@ -47,7 +47,7 @@ def read_artifact(artifact: bytes) -> TritonArtifact:
                 room -= len(files[name])
     except BadArtifact:
         raise
-    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError, OSError, ValueError, EOFError) as error:
+    except (zipfile.BadZipFile, zlib.error, RuntimeError, OSError, ValueError, EOFError) as error:
         raise BadArtifact(f"no Triton artifact: {error}") from error
     if missing := {"kernel.py", "report.json"} - files.keys():
         raise BadArtifact(f"a Triton artifact without {', '.join(sorted(missing))}")

@@ -137,13 +137,13 @@ def _import(module: TritonModule, node: ast.stmt, path: str, name: str, *, is_re
     elif not is_renamed and "." in path:
         module.refuse(node, f"write `import {path} as tl`")
     else:
-        _bind(module, node, name, is_import=True)
+        _bind(module, node, name, path)
         module.paths[name] = path
 
 
-def _bind(module: TritonModule, node: ast.stmt, name: str, *, is_import: bool = False) -> None:
-    known = module.paths.get(name) if is_import else None
-    if module.defines(name) and known is None:
+def _bind(module: TritonModule, node: ast.stmt, name: str, path: str | None = None) -> None:
+    """`path`: of an import, which may be said again."""
+    if module.defines(name) and (path is None or module.paths.get(name) != path):
         module.refuse(node, f"{name} is defined twice")
     if name in _BUILTINS:
         module.refuse(node, f"{name} is Python's own name: use another")

@@ -25,10 +25,8 @@ class _Kernel(Record):
     line: int = Field(ge=1, le=1_000_000)
     architecture: _Name
     warps: int = Field(ge=1, le=1024)
-    stages: _Figure = 0
     shared_bytes: _Figure
     registers: _Figure = 0
-    scalar_registers: _Figure = 0
     stack_bytes: _Figure = 0
     spill_store_bytes: _Figure = 0
     spill_load_bytes: _Figure = 0
@@ -41,8 +39,6 @@ class _Kernel(Record):
 
 class _Report(Record):
     triton: _Name
-    torch: _Name
-    has_fp_fusion: bool
     notes: tuple[_Name, ...] = Field(max_length=16)
     kernels: tuple[_Kernel, ...] = Field(max_length=1000)
 
@@ -59,8 +55,7 @@ def read_report(report: str) -> CompilerReport:
     notes = list(read.notes)
     if len(kernels) > _MOST_KERNELS:
         notes.append(f"{len(kernels) - _MOST_KERNELS} more kernels")
-    fusion = "with" if read.has_fp_fusion else "without"
-    notes.append(f"compiled by Triton {read.triton} {fusion} fusion of multiplications and additions")
+    notes.append(f"compiled by Triton {read.triton}, multiplications and additions fused unless a launch says no")
     return CompilerReport(kernels=tuple(kernels[:_MOST_KERNELS]), notes=tuple(notes))
 
 

@@ -7,7 +7,7 @@ is only parsed here. `triton_rules` holds the lists, `triton_expressions` follow
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from candidates.candidate import Candidate
 from candidates.language import SourceRefused
@@ -25,8 +25,9 @@ def refuse_source(task: KernelTask, candidate: Candidate) -> None:
     """Raises SourceRefused with all that is wrong: FORBIDDEN_SYMBOL for what is not allowed, BUILD_FAILED for what is
     no Python or has not the entries that the task calls."""
     try:
-        findings = find_forbidden(candidate)
-        wrong = [] if findings else list(_wrong_entries(task, candidate))
+        module = read_module(candidate.source)
+        findings = _find_in(module, candidate)
+        wrong = [] if findings else list(_wrong_entries(module, task, candidate))
     except SyntaxError as error:
         raise SourceRefused(f"line {error.lineno or 1}: {error.msg}", Reason.BUILD_FAILED) from error
     except RecursionError as error:
@@ -39,14 +40,19 @@ def refuse_source(task: KernelTask, candidate: Candidate) -> None:
 
 def find_forbidden(candidate: Candidate) -> list[Finding]:
     """By line. Raises SyntaxError and RecursionError."""
-    module = read_module(candidate.source)
+    return _find_in(read_module(candidate.source), candidate)
+
+
+def _find_in(module: TritonModule, candidate: Candidate) -> list[Finding]:
     launch_names = frozenset(f"LAUNCH_{name}" for name in candidate.launch_parameters)
     rules = ExpressionRules(module, launch_names)
     for annotation in module.annotations:
         rules.check_annotation(annotation)
     for value in module.constants.values():
         rules.check(value, Place.MODULE, Scope())
-    only_prepare = _reached_by(module, candidate.prepare) - _reached_by(module, candidate.entry)
+    # A launch runs what @triton.heuristics names.
+    launched = [name for function in module.devices.values() for name in _hosts_named(module, function)]
+    only_prepare = _reached_by(module, [candidate.prepare]) - _reached_by(module, [candidate.entry, *launched])
     for name, function in module.hosts.items():
         check_function(rules, function, Place.PREPARE if name in only_prepare else Place.KERNEL)
     for function in module.devices.values():
@@ -54,21 +60,23 @@ def find_forbidden(candidate: Candidate) -> list[Finding]:
     return sorted(set(module.findings))
 
 
-def _reached_by(module: TritonModule, entry: str | None) -> set[str]:
-    """Host functions that `entry` names, and those that they name."""
+def _reached_by(module: TritonModule, entries: Iterable[str | None]) -> set[str]:
+    """Host functions among `entries`, and those that they name."""
     reached: set[str] = set()
-    waiting = [entry] if entry in module.hosts else []
+    waiting = [each for each in entries if each is not None and each in module.hosts]
     while waiting:
         name = waiting.pop()
-        if name is not None and name not in reached:
+        if name not in reached:
             reached.add(name)
-            names = {node.id for node in ast.walk(module.hosts[name]) if isinstance(node, ast.Name)}
-            waiting += [each for each in names if each in module.hosts]
+            waiting += _hosts_named(module, module.hosts[name])
     return reached
 
 
-def _wrong_entries(task: KernelTask, candidate: Candidate) -> Iterator[Finding]:
-    module = read_module(candidate.source)
+def _hosts_named(module: TritonModule, function: ast.FunctionDef) -> list[str]:
+    return [node.id for node in ast.walk(function) if isinstance(node, ast.Name) and node.id in module.hosts]
+
+
+def _wrong_entries(module: TritonModule, task: KernelTask, candidate: Candidate) -> Iterator[Finding]:
     tensors = [spec.name for spec in (*task.inputs, *task.outputs)]
     prepared = ["prepared"] if candidate.prepare is not None else []
     yield from _wrong_entry(module, candidate.entry, [*tensors, *prepared, *task.axes])

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from candidates.benchmark.benchmark import TIMED_LANGUAGES
 from candidates.measurement import Decision, Measurement
 from candidates.verdict import Rejected, is_native
 from compiler_agent.commands.judge import parse_candidate, print_verdict, record_evaluation, verdict_document
@@ -36,7 +37,7 @@ def bench(
         built = workbench.builder.build(found, parsed)
         verdict = built if isinstance(built, Rejected) else workbench.judge.judge(found, parsed, built)
         measured: Measurement | Rejected | None = None
-        if is_native(verdict) and isinstance(built, bytes):
+        if parsed.language in TIMED_LANGUAGES and is_native(verdict) and isinstance(built, bytes):
             benchmark = workbench.benchmark(found.threads)
             measured = benchmark.race(found, parsed, built)
             if confirm and isinstance(measured, Measurement) and measured.decision is Decision.WIN:

@@ -15,7 +15,7 @@ from candidates.gpu_fingerprint import gpu_lock_file
 from candidates.judge.gpu_sanitizer import PROGRAM
 from candidates.whole_file import write_whole
 from compiler_agent.commands.options import JsonOption
-from compiler_agent.gpu_check.check import BUDGET_S, GpuCheck, NoGpu
+from compiler_agent.gpu_check.check import GpuCheck, NoGpu
 from compiler_agent.gpu_check.children import ChildEnd, run_child, run_sanitized
 from compiler_agent.gpu_check.contests import OPS
 from compiler_agent.gpu_check.court import open_court
@@ -57,7 +57,6 @@ def gpu_check(
         seed=secrets.randbits(32) if seed is None else seed,
         say=lambda what: progress_console.print(what, highlight=False, markup=False),
         sanitize=run_sanitized if shutil.which(PROGRAM) else None,
-        budget_s=BUDGET_S,
     )
     try:
         document = check.run()

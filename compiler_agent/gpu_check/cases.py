@@ -7,7 +7,7 @@ from candidates.candidate import Candidate, LanguageName
 from candidates.judge.gpu_sanitizer import Clean, Flawed, Tool, Unfinished, read_sanitizer_log
 from candidates.language import KernelLanguage
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
-from candidates.verdict import Accepted, Reason, Rejected, Verdict
+from candidates.verdict import Accepted, Rejected, Verdict
 from compiler_agent.gpu_check.results import CaseOutcome, CaseResult
 
 WIDTH = 1024
@@ -120,9 +120,7 @@ def judge_result(case: Case, verdict: Verdict) -> CaseResult:
             return _result(
                 case, "judge", "needs_device", CaseOutcome.NOT_RUN, "this judge runs no such kernel on a GPU"
             )
-    # A kernel of ours that does not compile says nothing of the judge.
-    is_due = found in case.judged and found != Reason.BUILD_FAILED.value
-    outcome = CaseOutcome.AS_EXPECTED if is_due else CaseOutcome.UNEXPECTED
+    outcome = CaseOutcome.AS_EXPECTED if found in case.judged else CaseOutcome.UNEXPECTED
     return _result(case, "judge", found, outcome, detail)
 
 

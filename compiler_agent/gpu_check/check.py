@@ -42,8 +42,8 @@ class NoGpu(Exception):
 class Court:
     """The path of every candidate, as far as this machine has it."""
 
-    build: Callable[[Case], bytes | Rejected | None]
-    """None: it is built of nothing. Raises SandboxError where a compiler is missing."""
+    build: Callable[[Case], bytes | Rejected]
+    """Raises SandboxError where a compiler is missing."""
     judge: Callable[[Case, bytes], Verdict]
 
 
@@ -200,14 +200,16 @@ class GpuCheck:
 
 
 def _try_in_court(court: Court, case: Case) -> tuple[bytes | None, CaseResult]:
-    """What was built, and what the judge says."""
+    """What was built, also where the judge then failed, and what the judge says."""
+    built: bytes | None = None
     try:
-        built = court.build(case)
-        if isinstance(built, Rejected):
-            return None, judge_result(case, built)
-        return built, judge_result(case, court.judge(case, built or b""))
+        made = court.build(case)
+        if isinstance(made, Rejected):
+            return None, judge_result(case, made)
+        built = made
+        return built, judge_result(case, court.judge(case, made))
     except Exception as error:  # noqa: BLE001  (a missing compiler, a sandbox that fails: the others go on)
-        return None, not_run(case, "judge", f"{type(error).__name__}: {error}"[:500])
+        return built, not_run(case, "judge", f"{type(error).__name__}: {error}"[:500])
 
 
 def _unanswered(case: Case, ended: ChildEnd) -> CaseResult:

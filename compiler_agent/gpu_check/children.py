@@ -55,10 +55,8 @@ def run_child(job: Job, limit_s: float, command: Sequence[str] = CHILD) -> Child
             is_late = True
             _end(child)
             said, log = child.communicate()
-        except BaseException:
+        finally:
             _end(child)
-            raise
-        _end(child)
     ending = {
         0: ChildEnding.DONE,
         DEVICE_FAULT_STATUS: ChildEnding.DEVICE_FAULT,

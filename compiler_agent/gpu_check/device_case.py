@@ -8,7 +8,7 @@ import torch
 
 from candidates.candidate import LanguageName
 from candidates.error_bound import allowed_error
-from candidates.task import ErrorBound
+from candidates.reference import run_oracle
 from compiler_agent.gpu_check.cases import WIDTH, Case, case_task
 from compiler_agent.gpu_check.contests import load_source
 from kernel_sandbox.runners.device_slots import GUARD_BYTES, CudaKernel, DeviceSlot
@@ -81,10 +81,7 @@ def _compare(y: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> Found:
     unwritten = int(torch.isnan(y).sum())
     if unwritten:
         return Found("output_not_written", f"{unwritten} of {y.numel()} elements")
-    exact = x.double() * torch.rsqrt(x.double().pow(2).mean(-1, keepdim=True) + 1e-5) * weight.double()
-    worst = float(((y.double() - exact).abs() / allowed_error(_bound(), exact, torch.float32)).max())
+    task = case_task("gpu_check", "sm_90")
+    exact = run_oracle(task, {"x": x, "weight": weight})["y"]
+    worst = float(((y.double() - exact).abs() / allowed_error(task.error_bound, exact, torch.float32)).max())
     return Found("right" if worst <= 1 else "wrong_values", f"{worst:.3g} of the allowed error")
-
-
-def _bound() -> ErrorBound:
-    return case_task("gpu_check", "sm_90").error_bound

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from candidates.device import BandwidthCeiling
+from candidates.device import BandwidthCeiling, rate_at
 from candidates.measurement import Interval
 from candidates.record import Record
 
@@ -19,8 +19,7 @@ class GpuCeilings(Record):
     """Of matrix products, a multiply-add counts two; by `bfloat16`, `float16`, `tf32`."""
 
     def bytes_per_s(self, working_set_bytes: int) -> float:
-        fitting = [level for level in self.copy_bandwidth if level.working_set_bytes >= working_set_bytes]
-        return (fitting or self.copy_bandwidth[-1:])[0].bytes_per_s
+        return rate_at(self.copy_bandwidth, working_set_bytes)
 
     def memory_bytes_per_s(self) -> float:
         """Far outside L2."""

@@ -81,7 +81,7 @@ def choose_calls(device: Device, side: Side, cache: Cache) -> int:
 
 def best_of(device: Device, sides: Sequence[Side], cache: Cache, rng: random.Random) -> Side:
     """By the median of a few rounds; what is fastest is then measured anew, so that luck here flatters nobody."""
-    times = run_rounds(device, sides, cache, rng, rounds=SCREEN_ROUNDS, deadline_s=0.0, fewest=SCREEN_ROUNDS)
+    times = run_rounds(device, sides, cache, rng, rounds=SCREEN_ROUNDS, deadline_s=0.0)
     return min(zip(sides, times, strict=True), key=lambda pair: median(pair[1]))[0]
 
 
@@ -93,16 +93,15 @@ def run_rounds(
     *,
     rounds: int,
     deadline_s: float,
-    fewest: int = FEWEST_ROUNDS,
 ) -> list[list[float]]:
     """us of one call, by side and round; every round takes all sides, in an order of its own.
 
-    Ends early when `time.monotonic()` passes the deadline, never before `fewest` rounds.
+    Ends early when `time.monotonic()` passes the deadline, never before FEWEST_ROUNDS rounds.
     """
     calls = min(choose_calls(device, side, cache) for side in sides)
     times: list[list[float]] = [[] for _ in sides]
     for done in range(rounds):
-        if done >= fewest and time.monotonic() > deadline_s:
+        if done >= FEWEST_ROUNDS and time.monotonic() > deadline_s:
             break
         for index in rng.sample(range(len(sides)), len(sides)):
             times[index].append(sample_us(device, sides[index], cache, calls))

@@ -161,11 +161,9 @@ class CudaDevice:
         )
         self._flush = torch.zeros(_FLUSH_OVER_L2 * self.facts.l2_bytes // 4, dtype=torch.int32, device="cuda")
 
-    def allocate(self, content: torch.Tensor) -> "CudaAllocation":
+    def allocate(self, content: torch.Tensor) -> "GuardedAllocation":
         with self._watch():
-            whole = torch.full((len(content) + 2 * GUARD_BYTES,), _GUARD, dtype=torch.uint8, device="cuda")
-            whole[GUARD_BYTES : GUARD_BYTES + len(content)].copy_(content)
-        return CudaAllocation(self, whole)
+            return GuardedAllocation(self, content)
 
     def read(self, memory: torch.Tensor) -> torch.Tensor:
         self.synchronise()
@@ -230,11 +228,13 @@ class CudaDevice:
         self._fault = fault
 
 
-class CudaAllocation:
-    def __init__(self, device: CudaDevice, whole: torch.Tensor) -> None:
+class GuardedAllocation:
+    def __init__(self, device: Device, content: torch.Tensor) -> None:
         self._device = device
-        self._whole = whole
-        self.content = whole[GUARD_BYTES : len(whole) - GUARD_BYTES]
+        size = len(content) + 2 * GUARD_BYTES
+        self._whole = torch.full((size,), _GUARD, dtype=torch.uint8, device=device.torch_device)
+        self.content = self._whole[GUARD_BYTES : GUARD_BYTES + len(content)]
+        self.content.copy_(content)
 
     def is_damaged(self) -> bool:
         guards = torch.cat((self._whole[:GUARD_BYTES], self._whole[-GUARD_BYTES:]))

@@ -9,20 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-
-GUARD_BYTES = 4096
-_GUARD = 0xFF
-
-
-class HostAllocation:
-    def __init__(self, content: torch.Tensor) -> None:
-        self._whole = torch.full((len(content) + 2 * GUARD_BYTES,), _GUARD, dtype=torch.uint8)
-        self.content = self._whole[GUARD_BYTES : GUARD_BYTES + len(content)]
-        self.content.copy_(content)
-
-    def is_damaged(self) -> bool:
-        guards = self._whole[:GUARD_BYTES], self._whole[len(self._whole) - GUARD_BYTES :]
-        return any(bool((guard != _GUARD).any()) for guard in guards)
+from gpu_device import GuardedAllocation
 
 
 @dataclass(frozen=True)
@@ -36,8 +23,8 @@ class HostMoment:
 class HostDevice:
     torch_device = torch.device("cpu")
 
-    def allocate(self, content: torch.Tensor) -> HostAllocation:
-        return HostAllocation(content)
+    def allocate(self, content: torch.Tensor) -> GuardedAllocation:
+        return GuardedAllocation(self, content)
 
     def read(self, memory: torch.Tensor) -> torch.Tensor:
         return memory.clone()

@@ -78,11 +78,14 @@ class HostWatch(TorchDispatchMode):
         self._fills += name in FILLS
         if self._fills > MOST_FILLS:
             self.calls.append(f"more than {MOST_FILLS} fills")
+        if name in FILLS:
+            self._find_changes()  # a fill would hide what else was written to the same memory
         result = function(*args, **(kwargs or {}))
-        if name in UNDEFINED | FILLED | FILLS and self._sees_memory and isinstance(result, torch.Tensor):
+        if self._sees_memory and isinstance(result, torch.Tensor):
             if name in UNDEFINED:
                 bytes_of(result).fill_(0xFF)
-            self._know(result)
+            if name in UNDEFINED | FILLED or (name in FILLS and _address(result) in self._memory):
+                self._know(result)
         return result
 
     def begin_launch(self, arguments: Any) -> None:

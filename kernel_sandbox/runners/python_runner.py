@@ -35,8 +35,7 @@ from typing import Any
 FOLDER = Path(__file__).parent
 
 MACHINERY_FAILED, LOAD_FAILED, CHANGED_FLOAT_STATE, LIBRARY_CALL, CHANGED_INPUTS = range(70, 75)
-KERNEL_RAISED, CANNOT_INTERPRET = 75, 76
-NO_DEVICE, RACE = 78, 79  # 77 is a fault of the device, by gpu_device.py
+KERNEL_RAISED, CANNOT_INTERPRET, RACE = 75, 76, 79  # 77 and 78 are those of gpu_device.py
 HELLO, PREPARE, LAY_OUT, RUN = range(4)
 REQUEST, REPLY = struct.Struct("=QIIII"), struct.Struct("=QQ")
 OUTPUTS_BIT = 1 << 63
@@ -69,7 +68,14 @@ if __name__ == "__main__" and sys.argv[1] == "interpret":
 
 import torch  # noqa: E402
 from device_slots import CudaKernel, DeviceSlot  # noqa: E402
-from gpu_device import CaptureFailed, DeviceFault, DeviceMissing, exit_after, open_device  # noqa: E402
+from gpu_device import (  # noqa: E402
+    NO_DEVICE_STATUS,
+    CaptureFailed,
+    DeviceFault,
+    DeviceMissing,
+    exit_after,
+    open_device,
+)
 from host_device import HostDevice  # noqa: E402
 from host_watch import HostWatch, computes_as_before  # noqa: E402
 
@@ -180,7 +186,7 @@ class Runner:
             places = words[3 + index * count : 3 + (index + 1) * count]
             slots = [self.slot(tensor, place) for tensor, place in zip(self.parameters, places, strict=True)]
             views = [tensor.view(slot.content, {}) for tensor, slot in zip(self.parameters, slots, strict=True)]
-            with self.blaming_the_kernel(HostWatch(())):
+            with self.blaming_the_kernel():
                 result = self.kernel.prepare(self.device, views)
                 total += sum(tensor.nbytes for tensor in (result if isinstance(result, tuple) else (result,)))
             self.prepared.append(result)
@@ -191,35 +197,42 @@ class Runner:
         moments = []
         for index in range(first, first + count):
             if how & Run.GRAPH and index not in self.graphs:
-                self.launch(index)  # compiles, which no graph can hold
+                self.launch(self.arguments(index))  # compiles, which no graph can hold
                 self.graphs[index] = self.capture(index)
+            arguments = self.arguments(index)
             self.device.settle_cache(is_cold=bool(how & Run.COLD))
             began = self.device.mark()
             if not how & Run.WITHOUT_CALLS:
                 if how & Run.GRAPH:
                     self.graphs[index]()
                 else:
-                    self.launch(index, is_watched=not how & Run.TIMED)
+                    self.launch(arguments, is_watched=not how & Run.TIMED)
             moments.append((began, self.device.mark()))
         self.device.synchronise()
         return int(sum(ended.us_since(began) for began, ended in moments) * 1000)
 
     def capture(self, index: int) -> Callable[[], None]:
         """The call as a graph, or as it is where no graph can hold it."""
-        call = functools.partial(self.launch, index)
+        arguments = self.arguments(index)
         try:
-            return self.device.capture(call).replay  # type: ignore[no-any-return]
+            # Not `launch`, which waits for the device when the kernel raises: no capture allows that.
+            return self.device.capture(lambda: self.kernel.call(self.device, *arguments)).replay  # type: ignore[no-any-return]
         except CaptureFailed:
-            return call
+            return functools.partial(self.launch, arguments)
 
-    def launch(self, index: int, *, is_watched: bool = False) -> None:
+    def arguments(self, index: int) -> tuple[list[torch.Tensor], Any, list[int]]:
+        """Of one call: its tensors in task order, what `prepare` gave, the axes' sizes."""
         parameter_set, slots = self.calls[index]
         tensors = [tensor.view(slot.content, self.axes) for tensor, slot in zip(self.tensors, slots, strict=True)]
-        prepared = self.prepared[parameter_set] if self.prepared else None
-        watch = HostWatch([*tensors, prepared], sees_memory=is_watched and isinstance(self.device, HostDevice))
-        self.watch = watch if is_watched else None
-        with self.blaming_the_kernel(watch), watch if is_watched else contextlib.nullcontext():
-            self.kernel.call(self.device, tensors, prepared, list(self.axes.values()))
+        return tensors, self.prepared[parameter_set] if self.prepared else None, list(self.axes.values())
+
+    def launch(self, arguments: tuple[list[torch.Tensor], Any, list[int]], *, is_watched: bool = False) -> None:
+        tensors, prepared, sizes = arguments
+        self.watch = None
+        if is_watched:
+            self.watch = HostWatch([*tensors, prepared], sees_memory=isinstance(self.device, HostDevice))
+        with self.blaming_the_kernel(self.watch), self.watch or contextlib.nullcontext():
+            self.kernel.call(self.device, tensors, prepared, sizes)
         if is_watched and not computes_as_before():
             fail(CHANGED_FLOAT_STATE, "the kernel left rounding or denormal numbers changed")
 
@@ -244,26 +257,27 @@ class Runner:
         interpreter_launches.watch(begin, end)
 
     @contextlib.contextmanager
-    def blaming_the_kernel(self, watch: HostWatch) -> Iterator[None]:
+    def blaming_the_kernel(self, watch: HostWatch | None = None) -> Iterator[None]:
         error = None
         try:
             yield
         except Exception as raised:
             error = raised
-        watch.finish()
-        if watch.calls:
+        if watch is not None:
+            watch.finish()
+        if watch is not None and watch.calls:
             fail(LIBRARY_CALL, f"the kernel had torch compute: {', '.join(sorted(set(watch.calls))[:5])}")
         if error is not None:
             self.device.synchronise()  # a fault of the device shows here
             raise_for_kernel(error)
 
     def copy_back(self, first: int, count: int) -> None:
-        for _, slots in self.calls[first : first + count]:
-            for slot in slots:
-                if slot.is_result:
-                    slot.copy_back()
-                elif slot.has_changed():
-                    fail(CHANGED_INPUTS, "the kernel wrote to an input")
+        called = self.calls[first : first + count]
+        for slot in dict.fromkeys(slot for _, slots in called for slot in slots):  # calls share parameters
+            if slot.is_result:
+                slot.copy_back()
+            elif slot.has_changed():
+                fail(CHANGED_INPUTS, "the kernel wrote to an input")
 
 
 def raise_for_kernel(error: Exception) -> None:
@@ -335,7 +349,7 @@ def main() -> None:
             runner.watch_launches()
         serve(runner, replies)
     except DeviceMissing as missing:
-        fail(NO_DEVICE, str(missing))
+        fail(NO_DEVICE_STATUS, str(missing))
     except DeviceFault as fault:
         exit_after(fault)
 

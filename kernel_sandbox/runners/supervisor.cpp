@@ -55,7 +55,7 @@ struct Limit {
 };
 
 struct Result {
-    uint64_t status, cpu_us, largest_process_bytes;
+    uint64_t status, cpu_us;
 };
 
 [[noreturn]] void fail(const char* what) {
@@ -201,8 +201,6 @@ void reap(int connection, pid_t& child) {
         for (;;) {
             result.cpu_us += (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000000 + usage.ru_utime.tv_usec +
                              usage.ru_stime.tv_usec;
-            result.largest_process_bytes =
-                std::max(result.largest_process_bytes, static_cast<uint64_t>(usage.ru_maxrss) << 10);
             if (wait4(-1, nullptr, 0, &others) < 0) break;
             usage = others;
         }

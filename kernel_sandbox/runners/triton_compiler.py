@@ -165,8 +165,6 @@ def main() -> None:
         _refuse(refused.line, refused.message)
     report = {
         "triton": triton.__version__,
-        "torch": torch.__version__,
-        "has_fp_fusion": FP_FUSION == "1",
         "notes": notes,
         "kernels": list(compilation.kernels.values()),
     }
@@ -245,7 +243,7 @@ def _grid_of(function: Any, args: tuple[Any, ...], grid: Any, options: dict[str,
 def _figures(kernel: Any, architecture: dict[str, Any], ptxas_log: str) -> dict[str, Any]:
     """Sizes in bytes; registers of 32 bits, a thread."""
     metadata = kernel.metadata
-    figures = {"warps": metadata.num_warps, "stages": metadata.num_stages, "shared_bytes": metadata.shared}
+    figures = {"warps": metadata.num_warps, "shared_bytes": metadata.shared}
     if architecture["backend"] == "cuda":
         patterns = {
             "registers": r"Used (\d+) registers",
@@ -259,7 +257,6 @@ def _figures(kernel: Any, architecture: dict[str, Any], ptxas_log: str) -> dict[
             "registers": r"\.vgpr_count:\s+(\d+)",
             "stack_bytes": r"\.private_segment_fixed_size:\s+(\d+)",
             "spilled_registers": r"\.vgpr_spill_count:\s+(\d+)",
-            "scalar_registers": r"\.sgpr_count:\s+(\d+)",
         }
         text = assembly = kernel.asm["amdgcn"]
     # A shape met before comes out of Triton's cache, without a log; its figures are there already.

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from temporalio import activity
 
 from candidates.agent import Attempt, Budget, KernelAgent, Stop, fastest_first
-from candidates.benchmark.benchmark import Benchmark
+from candidates.benchmark.benchmark import TIMED_LANGUAGES, Benchmark
 from candidates.builder import Builder
 from candidates.candidate import Candidate, Proposal
 from candidates.judge.judge import Judge
@@ -23,7 +23,7 @@ from candidates.promotion import decide_promotion
 from candidates.run import Progress, SearchEnd, Stage
 from candidates.spending import op_account, run_account
 from candidates.task import KernelTask
-from candidates.verdict import Rejected, is_native, waits_for_device
+from candidates.verdict import Rejected, is_native
 from workflows.activities.heartbeat import beating
 from workflows.payloads import Generation, GenerationOutcome, ProposeInput, SettleInput
 
@@ -171,7 +171,7 @@ class DeviceSearchActivities:
     def _evaluate(self, task: KernelTask, proposal: Proposal) -> Attempt:
         artifact = self._artifact(task, proposal.candidate.id)
         verdict = self._judge.judge(task, proposal.candidate, artifact)
-        if not is_native(verdict):
+        if not is_native(verdict) or proposal.candidate.language not in TIMED_LANGUAGES:
             return Attempt(proposal=proposal, verdict=verdict)
         screened = self._benchmark(task.threads).screen(task, proposal.candidate, artifact)
         if isinstance(screened, Rejected):
@@ -195,7 +195,7 @@ class DeviceSearchActivities:
         if not attempts:
             return ended("no_program", None, settle.stop_reason)
         screened = fastest_first(attempts)
-        waiting = [attempt for attempt in attempts if waits_for_device(attempt.verdict)]
+        waiting = [attempt for attempt in attempts if not isinstance(attempt.verdict, Rejected)]
         if not screened and waiting:
             reason = f"{len(waiting)} of {len(attempts)} candidates wait for {', '.join(task.architectures) or 'a GPU'}"
             return ended("undecided", waiting[0].proposal.candidate.id, reason)

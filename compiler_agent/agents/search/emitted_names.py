@@ -3,6 +3,7 @@
 import re
 from typing import TypeVar
 
+from candidates.languages.triton_rules import RESERVED_PARAMETERS
 from candidates.task import KernelTask, TensorSpec
 
 Spec = TypeVar("Spec", bound=TensorSpec)
@@ -19,15 +20,12 @@ _RESERVED_IN_CPP = """
     begin end block blocks c finish group height j k lane lanes left left_stride m n out p packed panel r row rows
     sum sums lines blocks c_count r_count with_rows point_at_rows tile top u weights width product
 """
-# The same of Python and Triton, which takes keyword arguments of some names for options of its compiler.
+# The same of Python and Triton.
 _RESERVED_IN_TRITON = """
     as assert async await def del elif except finally from global in is lambda nonlocal pass raise with yield
-    float int max min range torch triton tl chain columns count first depth parts right start
-    allow_flush_denorm arch backend_name clc cluster_dims debug device device_type enable_fp_fusion extern_libs grid
-    instrumentation_mode ir_override kpack launch_pdl matrix_instr_nonkdim maxnreg min_shared_mem num_ctas num_stages
-    num_warps ptx_options ptx_version sanitize_overflow schedule_hint stream warmup warp_size waves_per_eu
+    float int max min range torch triton tl chain chain_start columns count first depth part parts right start
 """
-_RESERVED = frozenset(f"{_RESERVED_IN_CPP} {_RESERVED_IN_TRITON}".split())
+_RESERVED = frozenset(f"{_RESERVED_IN_CPP} {_RESERVED_IN_TRITON}".split()) | RESERVED_PARAMETERS
 _GENERATED = re.compile(
     r"i\d+[io]*|[sfv]\d+|p\d+_\w+|(sum|max|min|rest|kept|packed|stage|parts)\d+|scratch\d*|\w+_of|\w+_at\d+"
     r"|j\d+|in_\w+|\w+_over|__.*|_stage.*"

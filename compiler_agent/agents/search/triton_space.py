@@ -2,7 +2,6 @@
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
-from candidates.task import ElementType
 from compiler_agent.agents.search.emit_triton_launch import power_of_2
 from compiler_agent.agents.search.expressions import Size
 from compiler_agent.agents.search.index_maps import axis_symbol
@@ -50,7 +49,7 @@ _FIRST_VARIANTS: tuple[dict[str, Choice], ...] = (
 def triton_space(program: Program) -> Space[TritonSchedule]:
     maps = [stage for stage in program.stages if isinstance(stage, MapStage)]
     products = [stage for stage in program.stages if isinstance(stage, ContractionStage)]
-    rows = [_largest(program, one.high - one.low) for stage in maps for one in _passes(stage)]
+    rows = [_largest(program, high - low) for stage in maps for low, high in _ranges(stage)]
     longest = int(power_of_2(sympy.Integer(max(rows, default=1))))
     is_all_reduced = all(_passes(stage) for stage in maps)
     bytes_per_value = max((_operand_bytes(stage) for stage in products), default=0)
@@ -107,8 +106,15 @@ def _passes(stage: MapStage) -> list[Pass]:
     return passes_of([store for piece in stage.pieces for store in piece.stores])
 
 
+def _ranges(stage: MapStage) -> list[tuple[Size, Size]]:
+    """Of columns that a program with reductions takes: what is reduced, and what is then written."""
+    passes = _passes(stage)
+    written = [(piece.low, piece.high) for piece in stage.pieces] if passes and stage.has_columns else []
+    return [*((one.low, one.high) for one in passes), *written]
+
+
 def _operand_bytes(stage: ContractionStage) -> int:
-    return 2 if stage.contract.element_type is ElementType.BFLOAT16 else 4
+    return stage.contract.element_type.size_bytes
 
 
 def _largest(program: Program, size: Size) -> int:

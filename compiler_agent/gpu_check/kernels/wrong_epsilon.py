@@ -1,5 +1,5 @@
 # launch: BLOCK=1024 num_warps=4
-"""It forgets to divide by the width."""
+"""Its epsilon is a thousand times too large."""
 
 import triton
 import triton.language as tl
@@ -11,8 +11,8 @@ def _rows(x, weight, y, width, BLOCK: tl.constexpr):
     at = tl.arange(0, BLOCK)
     inside = at < width
     values = tl.load(x + row + at, inside, 0.0)
-    scale = 1.0 / tl.sqrt(tl.sum(values * values, 0) / width + 1e-5)
-    tl.store(y + row + at, values * scale * 1.01 * tl.load(weight + at, inside, 0.0), inside)
+    scale = 1.0 / tl.sqrt(tl.sum(values * values, 0) / width + 1e-2)
+    tl.store(y + row + at, values * scale * tl.load(weight + at, inside, 0.0), inside)
 
 
 def kernel(x, weight, y, rows):

@@ -23,6 +23,8 @@ def architecture(name: str) -> Architecture:
         (32, 33 << 10, 4, 1 / 8, ("shared memory",)),
         (32, 65 << 10, 4, 0.0, ("shared memory",)),
         (32, 0, 16, 1.0, ("warps",)),
+        (64, 0, 1, 1.0, ("registers", "warps")),
+        (128, 0, 2, 4 / 8, ("registers",)),
     ],
 )
 def test_bounds_a_kernel_on_mi300(

@@ -36,7 +36,8 @@ def test_what_no_multiprocessor_holds_has_no_blocks() -> None:
 
 def test_an_architecture_outside_the_table_has_no_bound() -> None:
     assert bound_occupancy("gfx942", registers_a_thread=32, shared_bytes_a_block=0, threads_a_block=64) is None
-    assert bound_occupancy("sm_90a", registers_a_thread=32, shared_bytes_a_block=0, threads_a_block=64) is not None
+    assert bound_occupancy("sm_91", registers_a_thread=32, shared_bytes_a_block=0, threads_a_block=64) is None
+    assert bound_occupancy("sm_90", registers_a_thread=32, shared_bytes_a_block=0, threads_a_block=64) is not None
 
 
 def test_refuses_a_block_without_threads() -> None:

@@ -113,8 +113,8 @@ def artifact(built: bytes) -> TritonArtifact:
 
 
 @pytest.fixture(scope="module")
-def report(artifact: TritonArtifact) -> CompilerReport:
-    return LANGUAGE.read_report(_parse(LINEAR_SOURCE), artifact.report.decode())
+def report(built: bytes) -> CompilerReport:
+    return LANGUAGE.read_report(_parse(LINEAR_SOURCE), built)
 
 
 def test_the_signature_follows_the_task() -> None:

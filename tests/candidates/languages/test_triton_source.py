@@ -43,6 +43,7 @@ def in_prepare(*lines: str) -> str:
 REFUSED = {
     # Reaching out
     "imports_os": in_module("import os"),
+    "imports_another_under_the_same_name": in_module("from torch import matmul as f\nF = f\nfrom math import exp as f"),
     "imports_a_part_of_torch": in_module("import torch.utils.cpp_extension"),
     "imports_from_os": in_module("from os import system"),
     "imports_a_star": in_module("from torch import *"),
@@ -300,6 +301,8 @@ def test_library_ops_are_for_prepare_alone() -> None:
     source = in_module(packing).replace("y, rows):", "y, prepared, rows):")
     assert find_forbidden(_candidate(source)) == []
     assert find_forbidden(_candidate(source.replace(LAUNCH, f"shared(x)\n    {LAUNCH}")))
+    heuristics = "@triton.heuristics({'BLOCK': lambda args: shared(args['x'])})\n@triton.jit"
+    assert find_forbidden(_candidate(source.replace("@triton.jit", heuristics)))
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,7 @@ def _verdict(case: Case) -> Verdict:
 def _check(
     run: Callable[[Job, float], ChildEnd] = _answer,
     judge: Callable[[Case], Verdict] = _verdict,
+    build: Callable[[Case], bytes] = lambda case: b"x",
     ops: tuple[str, ...] = (),
     budget_s: float = 300.0,
     said: list[str] | None = None,
@@ -112,7 +113,7 @@ def _check(
 ) -> GpuDocument:
     return GpuCheck(
         run_child=run,
-        open_court=lambda facts: Court(build=lambda case: b"x", judge=lambda case, built: judge(case)),
+        open_court=lambda facts: Court(build=build, judge=lambda case, built: judge(case)),
         ops=dict.fromkeys(ops, (1, 32)),
         uuid=None,
         seed=seed,
@@ -224,18 +225,28 @@ def test_an_accepted_cheat_is_unexpected() -> None:
 
 
 def test_a_missing_compiler_leaves_the_other_kernels() -> None:
-    def judge(case: Case) -> Verdict:
+    def build(case: Case) -> bytes:
         if case.file.endswith(".cu"):
             raise SandboxError("no CUDA compiler")
-        return _verdict(case)
+        return b"x"
 
-    document = _check(judge=judge)
+    document = _check(build=build)
     by_language = {
         (case.language, case.where): case.outcome for case in document.correctness if case.name.startswith("honest")
     }
     assert by_language["triton", "judge"] is CaseOutcome.AS_EXPECTED
     assert by_language["cuda", "judge"] is CaseOutcome.NOT_RUN
     assert by_language["cuda", "device"] is CaseOutcome.NOT_RUN
+
+
+def test_a_judge_that_fails_leaves_the_kernel_to_the_device() -> None:
+    def judge(case: Case) -> Verdict:
+        raise SandboxError("no sandbox that shows this GPU")
+
+    document = _check(judge=judge)
+    honest = {(case.language, case.where): case.outcome for case in document.correctness if "honest" in case.name}
+    assert honest["cuda", "judge"] is CaseOutcome.NOT_RUN
+    assert honest["cuda", "device"] is CaseOutcome.AS_EXPECTED
 
 
 def test_the_order_of_ops_follows_the_seed() -> None:

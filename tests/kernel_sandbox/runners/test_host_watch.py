@@ -62,10 +62,21 @@ def test_lets_pass_every_view_and_allocation_of_the_rules(made: Callable[[], obj
         (lambda watch: X.clone(), "aten::clone"),
         (lambda watch: Y.numpy().fill(5), "something else than a launch"),
         (lambda watch: (Y.numpy().fill(6), watch.begin_launch([Y])), "something else than a launch"),
+        (lambda watch: (Y.numpy().fill(8), Y[:1].zero_()), "something else than a launch"),
         (lambda watch: watch.begin_launch([torch.from_numpy(X.numpy() + 1)]), "has not allocated"),
+        (lambda watch: watch.begin_launch([torch.from_numpy(X.numpy() + 1)[:1].fill_(0)]), "has not allocated"),
         (lambda watch: [Y[i % 8].fill_(i) for i in range(100)], "fills"),
     ],
-    ids=["operator", "copy", "numpy", "numpy_before_a_launch", "memory_of_numpy", "element_by_element"],
+    ids=[
+        "operator",
+        "copy",
+        "numpy",
+        "numpy_before_a_launch",
+        "numpy_before_a_fill",
+        "memory_of_numpy",
+        "fill_of_memory_of_numpy",
+        "element_by_element",
+    ],
 )
 def test_sees_what_is_computed(host: Callable[[HostWatch], object], call: str) -> None:
     assert any(call in seen for seen in watched(host))

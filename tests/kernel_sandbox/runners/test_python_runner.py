@@ -2,9 +2,12 @@
 
 import pytest
 import torch
-from fake_gpu import FakeGpu
 
+from candidates.judge.python_runner import How
+from kernel_sandbox import arena
+from kernel_sandbox.runners import device_slots
 from kernel_sandbox.runners.python_runner import OUTPUTS_BIT, Run, Runner
+from tests.fake_gpu import FakeGpu
 
 SLOT = 1024
 CALL = {
@@ -69,3 +72,8 @@ def test_a_graph_is_captured_once_and_replayed_after() -> None:
     assert (after_capture, runner.kernel.calls) == (4, 4)
     runner.copy_back(0, 2)
     assert torch.equal(outputs[SLOT : SLOT + 16].view(torch.float32), (torch.arange(4.0) + 1) * 2)
+
+
+def test_flags_and_guards_are_those_of_the_judge() -> None:
+    assert {each.name: each.value for each in Run} == {each.name: each.value for each in How}
+    assert device_slots.GUARD_BYTES == arena.GUARD_BYTES
