@@ -2,12 +2,10 @@
 
 import contextlib
 import json
-import struct
-from enum import IntFlag
 from importlib import resources
 
 from candidates.candidate import Candidate, LanguageName
-from candidates.judge.runner_process import RunnerProcess, Timed
+from candidates.judge.runner_process import RunnerProcess
 from candidates.kernel_runner import RunnerEnded
 from candidates.languages.triton_artifact import TRITON_CACHE
 from candidates.task import InputSpec, KernelTask
@@ -24,7 +22,6 @@ _PROCESSES = 64
 _GPU_SCRATCH_BYTES = 1 << 30
 _MACHINERY_STATUSES = (70, NO_DEVICE_STATUS)  # 70: MACHINERY_FAILED of python_runner.py
 _RUNNERS = resources.files("kernel_sandbox.runners")
-_HOW = struct.Struct("=Q")
 _FILES = (
     *("python_runner.py", "host_watch.py", "device_slots.py", "gpu_device.py", "host_device.py"),
     *(f"interpreter_{part}.py" for part in ("repairs", "reductions", "launches", "races")),
@@ -40,48 +37,31 @@ def on_gpu(uuid: str) -> str:
     return f"device={uuid}"
 
 
-class How(IntFlag):
-    """How calls are made that are timed; as Run in kernel_sandbox/runners/python_runner.py."""
-
-    TIMED = 1
-    COLD = 2
-    """What a call reads is not in L2."""
-    GRAPH = 4
-    """By replaying a CUDA graph, captured at the first such call."""
-    WITHOUT_CALLS = 8
-    """All but the calls: what everything around them takes."""
-
-
-def time_on_gpu(runner: RunnerProcess, first: int, count: int, how: How) -> Timed:
-    """Of `count` calls from `first` on, without what the same requests take without them. The judge's clock decides;
-    the device's own, which the runner reads, is there to be compared."""
-    calls = runner.run_timed(first, count, _HOW.pack(how | How.TIMED))
-    around = runner.run_timed(first, count, _HOW.pack(how | How.TIMED | How.WITHOUT_CALLS))
-    return Timed(wall_ns=calls.wall_ns - around.wall_ns, told_ns=calls.told_ns - around.told_ns)
-
-
 def open_python_runner(
     sandbox: Sandbox,
     task: KernelTask,
-    candidate: Candidate,
+    candidate: Candidate | None,
     artifact: bytes,
     arena: Arena,
     mode: str,
     *,
     call_limit_s: float,
     core: int | None = None,
+    is_judged: bool = True,
 ) -> RunnerProcess:
     """A fresh process with the kernel loaded. Raises RunnerEnded when it cannot be, SandboxError for the machine.
 
+    Without a candidate there is nothing to call. `is_judged` False: the kernel is not the one on trial, and wherever
+    RunnerEnded would be raised, here or later, SandboxError is.
     The artifact of a Triton kernel is what a GPU need not compile again; its source is the candidate's. A runner that
     says that its machinery failed is believed if it also fails without the kernel. The arena must hold the descriptors'
     whole life.
     """
     try:
-        return _open(sandbox, task, candidate, artifact, arena, mode, call_limit_s, core)
+        return _open(sandbox, task, candidate, artifact, arena, mode, call_limit_s, core, is_judged=is_judged)
     except RunnerEnded as ended:
         if ended.finished.ending is Ending.EXITED and ended.finished.exit_code in _MACHINERY_STATUSES:
-            _open(sandbox, task, None, b"", arena, mode, call_limit_s, core).close()
+            _open(sandbox, task, None, b"", arena, mode, call_limit_s, core, is_judged=False).close()
         raise
 
 
@@ -94,6 +74,8 @@ def _open(
     mode: str,
     call_limit_s: float,
     core: int | None,
+    *,
+    is_judged: bool,
 ) -> RunnerProcess:
     environment = python_environment()
     is_interpreted = mode == INTERPRETED
@@ -138,7 +120,7 @@ def _open(
             load_limit_s=LOAD_LIMIT_S,
             call_limit_s=call_limit_s,
             has_prepare=candidate is not None and candidate.prepare is not None,
-            is_judged=candidate is not None,
+            is_judged=is_judged,
         )
         runner.await_loading()
         undo.pop_all()

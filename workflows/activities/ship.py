@@ -70,9 +70,9 @@ class ShipActivities:
         shares = {hot_op.task_id: hot_op.share_of_time for hot_op in ranking.hot_ops}
         won = []
         for decision in self._ledger.promotions(run_id):
-            if not decision.is_promoted:
-                continue
             task = self._ledger.task(decision.task_id)
+            if not decision.is_promoted or task.device_id != self._device.id:
+                continue  # a build is for one device
             confirmed = self._ledger.measurement(run_id, task.id, decision.candidate_id, MeasurementStage.CONFIRM)
             speedup = _required(confirmed, "confirmation").traffic_weighted_speedup
             won.append(
