@@ -93,8 +93,8 @@ class CaseResult(Record):
     expected: str
     where: Literal["judge", "device", "sanitizer", "race"]
     """`judge`: the whole path of every candidate, in the sandbox; `race`: the rest of that path, against PyTorch.
-    `device`: this source on the GPU, in a process of its own without a sandbox, as one does with sources that one knows;
-    `sanitizer`: so under compute-sanitizer."""
+    `device`: this source on the GPU, in a process of its own without a sandbox, as one does with sources that one
+    knows; `sanitizer`: so under compute-sanitizer."""
     found: str
     outcome: CaseOutcome
     detail: str = ""
