@@ -149,7 +149,17 @@ class DeviceShipActivities:
                 threads=ranking.threads,
                 seconds=request.end_to_end_s,
                 compile_seconds=request.compile_s,
+                current=self._live_build(request.model, build_folder),
             )
+
+    def _live_build(self, model: str, build_folder: Path) -> Path | None:
+        """Folder of the live build of the model, if there is another."""
+        store = BuildStore(self._home)
+        live = store.current()
+        if live is None or live == build_folder.name:
+            return None
+        build = store.show(live)
+        return build.path if build.manifest.model == model else None
 
     def _tell(self, run_id: str, message: str) -> None:
         self._ledger.add_progress(run_id, Progress(stage=Stage.END_TO_END, message=message))
