@@ -111,6 +111,15 @@ def decide_promotion(task_id: str, candidate_id: str, verdict: Verdict, measurem
     return PromotionDecision(task_id=task_id, candidate_id=candidate_id, gates=gates)
 
 
+class Retraction(Record):
+    """Why a kernel that won may not be shipped any more."""
+
+    candidate_id: str
+    reason: str = Field(min_length=1)
+    by: str
+    """Who or what found it."""
+
+
 class WonKernel(Record):
     """What a build needs to know to choose between kernels that cover each other."""
 

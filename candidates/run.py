@@ -145,6 +145,33 @@ class BuildRecord(Record):
     """Of the kernels in it."""
 
 
+class LiveCheck(Record):
+    """What became of one kernel of the live build in a run."""
+
+    candidate_id: str
+    op: str
+    task_id: str | None
+    """The run's task at its place; None: it has none."""
+    stays: bool
+    is_beaten: bool = False
+    """The run has a faster one."""
+    reason: str
+
+
+LIVE_CHECKS = "live_checks"
+"""Name of the stage that LiveChecks are recorded under."""
+
+
+class LiveChecks(Record):
+    build_id: str
+    kernels: tuple[LiveCheck, ...]
+
+    @property
+    def some_fail(self) -> bool:
+        """A build without them is due, faster or not."""
+        return any(not kernel.stays and not kernel.is_beaten for kernel in self.kernels)
+
+
 BUILD_FAILURE = "build_failure"
 """Name of the stage that a BuildFailure is recorded under, in place of END_TO_END."""
 
@@ -218,6 +245,8 @@ class RunReport(Record):
     rank_correlation: dict[str, float]
     hot_ops: tuple[OpReport, ...]
     build: BuildReport | None
+    live: LiveChecks | None = None
+    """Of the build that was live when the run shipped; None: there was none."""
     end_to_end: EndToEnd | None
     spend_usd: float
     """What model calls cost; those whose bill is unknown at the most that they can have cost."""

@@ -21,6 +21,7 @@ from compiler_agent.commands import (
     problems,
     rank,
     replay,
+    retract,
     run,
     sandbox,
     task,
@@ -53,6 +54,7 @@ app.command("waiting")(waiting.waiting)
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
 app.add_typer(builds.app, name="builds")
+app.command("retract")(retract.retract)
 models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from candidates.agent import KernelAgent
 from candidates.benchmark.baseline import BaselinePool
-from candidates.benchmark.benchmark import Benchmark
+from candidates.benchmark.benchmark import Benchmark, LiveKernel
 from candidates.benchmark.exclusive import measuring_core
 from candidates.benchmark.gpu_track import GpuTrack
 from candidates.benchmark.track import CpuTrack
@@ -29,6 +29,9 @@ from candidates.ledger.cards import Cards
 from candidates.ledger.known_device import known_device_facts
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.past_winners import past_winners
+from candidates.ledger.retractions import Retractions
+from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.live import entry_at, live_kernel, read_live
 from candidates.task import KernelTask
 from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
@@ -46,6 +49,7 @@ from kernel_sandbox.docker_sandbox import DockerSandbox
 from kernel_sandbox.gpu_nodes import gpu_nodes
 from kernel_sandbox.sandbox import Sandbox
 from workflows import queues
+from workflows.activities.live import LiveActivities
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
 from workflows.activities.ship import DeviceShipActivities, ShipActivities
 from workflows.activities.survey import SurveyActivities, TrafficActivities
@@ -136,6 +140,8 @@ class Workbench:
     sanitizers: Sanitizers
     benchmark: Callable[[KernelTask], Benchmark | None]
     """None: nothing here times kernels for the task's device."""
+    live: Callable[[KernelTask], LiveKernel | None]
+    """What the live build has for it, if it is for this hardware."""
 
 
 @contextmanager
@@ -161,6 +167,13 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
                 measure_again=functools.partial(measure_gpu_ceilings_again, bench.gpu.uuid),
             )
 
+        def live(task: KernelTask) -> LiveKernel | None:
+            build = read_live(BuildStore(settings.home), fingerprint_device())
+            entry = None if build is None else entry_at(build, task)
+            if build is None or entry is None or Retractions(ledger).of(entry.id) is not None:
+                return None
+            return live_kernel(build, entry, ledger.candidate(entry.id))
+
         yield Workbench(
             ledger=ledger,
             blobs=BlobStore(settings.blobs),
@@ -169,6 +182,7 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             judge=Judge(sandbox, core=measuring_core(), gpu=bench, cache_folder=settings.cache),
             sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
             benchmark=benchmark,
+            live=live,
         )
 
 
@@ -238,13 +252,17 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
         yield services
 
 
+def _search_activities(bench: Workbench) -> DeviceSearchActivities:
+    return DeviceSearchActivities(bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark, bench.live)
+
+
 def _gpu_service(bench: Workbench, settings: Settings) -> QueueService:
     """Raises UserFault where no GPU is named."""
     if settings.gpu_uuid is None:
         raise UserFault("a worker of the queue gpu needs a GPU: set COMPILER_AGENT_GPU to its UUID (nvidia-smi -L)")
     device = identify_gpu(settings.gpu_uuid)
     bench.ledger.put_device(device)
-    search = DeviceSearchActivities(bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark)
+    search = _search_activities(bench)
     return QueueService(
         queue=queues.device_queue(device.id), activities=[search.evaluate_generation, search.settle_winner], parallel=1
     )
@@ -252,7 +270,8 @@ def _gpu_service(bench: Workbench, settings: Settings) -> QueueService:
 
 def _device_service(bench: Workbench, settings: Settings, device_id: str) -> QueueService:
     survey = SurveyActivities(bench.ledger, settings.home, settings.cache)
-    search = DeviceSearchActivities(bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark)
+    search = _search_activities(bench)
+    live = LiveActivities(bench.ledger, bench.blobs, settings.home, fingerprint_device(), bench.judge, bench.benchmark)
     ship = DeviceShipActivities(bench.ledger, bench.sandbox, settings.home)
     return QueueService(
         queue=queues.device_queue(device_id),
@@ -261,6 +280,7 @@ def _device_service(bench: Workbench, settings: Settings, device_id: str) -> Que
             survey.rank_hot_ops,
             search.evaluate_generation,
             search.settle_winner,
+            live.check_live,
             ship.gate_build,
         ],
         parallel=1,

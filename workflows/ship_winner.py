@@ -1,4 +1,4 @@
-"""ShipWinner: winners into a serving build, the build through its end-to-end gate, and live only if approved."""
+"""ShipWinner: winners, and what of the live build still holds, into a build; through its gate; live if approved."""
 
 from datetime import timedelta
 
@@ -15,6 +15,15 @@ with workflow.unsafe.imports_passed_through():
 class ShipWinner:
     @workflow.run
     async def run(self, ship: ShipInput) -> ShippedBuild:
+        if workflow.patched("check-live"):
+            await workflow.execute_activity(
+                "check_live",
+                ship,
+                task_queue=queues.device_queue(ship.device_id),
+                start_to_close_timeout=timedelta(minutes=30),
+                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                retry_policy=RETRY,
+            )
         build: ShippedBuild = await workflow.execute_activity(
             "assemble_build",
             ship,

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from temporalio import activity
 
 from candidates.agent import Attempt, Budget, KernelAgent, Stop, fastest_first
-from candidates.benchmark.benchmark import Benchmark
+from candidates.benchmark.benchmark import Benchmark, LiveKernel
 from candidates.builder import Builder
 from candidates.candidate import Candidate, Proposal
 from candidates.judge.judge import Judge
@@ -125,10 +125,11 @@ class DeviceSearchActivities:
         judge: Judge,
         sanitizers: Sanitizers,
         benchmark: Callable[[KernelTask], Benchmark | None],
+        live: Callable[[KernelTask], LiveKernel | None],
     ) -> None:
-        """`benchmark` None: nothing here times kernels for the task's device."""
+        """`benchmark` None: nothing here times kernels for the task's device. `live`: what serves the task now."""
         self._ledger, self._blobs, self._judge = ledger, blobs, judge
-        self._sanitizers, self._benchmark = sanitizers, benchmark
+        self._sanitizers, self._benchmark, self._live = sanitizers, benchmark, live
 
     @activity.defn
     def evaluate_generation(self, generation: Generation) -> GenerationOutcome:
@@ -249,10 +250,13 @@ class DeviceSearchActivities:
         benchmark, artifact = self._benchmark(task), self._artifact(task, candidate.id)
         if benchmark is None:
             raise RuntimeError(f"what was screened for {task.device_id} can no longer be timed here")
+        live = self._live(task)
+        if live is not None and live.candidate.id == candidate.id:
+            live = None  # found once more
         if stage is MeasurementStage.RACE:
-            measured = benchmark.race(task, candidate, artifact, most_s=RACE_S)
+            measured = benchmark.race(task, candidate, artifact, live=live, most_s=RACE_S)
         else:
-            measured = benchmark.confirm(task, candidate, artifact, most_s=CONFIRM_S)
+            measured = benchmark.confirm(task, candidate, artifact, live=live, most_s=CONFIRM_S)
         if isinstance(measured, Measurement):
             self._ledger.put_measurement(run_id, task.id, candidate.id, measured)
         return measured

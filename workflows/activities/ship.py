@@ -9,10 +9,22 @@ from candidates.benchmark.exclusive import exclusive_slot
 from candidates.device import DeviceFingerprint
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.retractions import Retractions
 from candidates.ledger.run_report import report_run
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import EndToEnd, WonKernel, choose_levels
-from candidates.run import BUILD_FAILURE, BuildFailure, BuildRecord, Progress, Ranking, ReplayRecord, RunRequest, Stage
+from candidates.run import (
+    BUILD_FAILURE,
+    LIVE_CHECKS,
+    BuildFailure,
+    BuildRecord,
+    LiveChecks,
+    Progress,
+    Ranking,
+    ReplayRecord,
+    RunRequest,
+    Stage,
+)
 from candidates.serving_build.build import ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.end_to_end import measure_end_to_end
@@ -73,6 +85,8 @@ class ShipActivities:
             task = self._ledger.task(decision.task_id)
             if not decision.is_promoted or task.device_id != self._device.id:
                 continue  # a build is for one device
+            if Retractions(self._ledger).of(decision.candidate_id) is not None:
+                continue
             confirmed = self._ledger.measurement(run_id, task.id, decision.candidate_id, MeasurementStage.CONFIRM)
             speedup = _required(confirmed, "confirmation").traffic_weighted_speedup
             won.append(
@@ -119,7 +133,8 @@ class DeviceShipActivities:
         self._tell(ship.run_id, "the model with and without the build")
         try:
             with beating():
-                figures = self._measure(request, ranking, replay, Path(build.path))
+                current = self._build_to_beat(ship.run_id, request.model, Path(build.path))
+                figures = self._measure(request, ranking, replay, Path(build.path), current)
         except ServedProcessEnded as ended:
             if not ended.is_patched:
                 raise
@@ -138,7 +153,9 @@ class DeviceShipActivities:
             or self._ledger.stage(run_id, BUILD_FAILURE, BuildFailure) is not None
         )
 
-    def _measure(self, request: RunRequest, ranking: Ranking, replay: ReplayRecord, build_folder: Path) -> EndToEnd:
+    def _measure(
+        self, request: RunRequest, ranking: Ranking, replay: ReplayRecord, build_folder: Path, current: Path | None
+    ) -> EndToEnd:
         model = open_model(request.model, self._home)
         with exclusive_slot():
             return measure_end_to_end(
@@ -149,14 +166,14 @@ class DeviceShipActivities:
                 threads=ranking.threads,
                 seconds=request.end_to_end_s,
                 compile_seconds=request.compile_s,
-                current=self._live_build(request.model, build_folder),
+                current=current,
             )
 
-    def _live_build(self, model: str, build_folder: Path) -> Path | None:
-        """Folder of the live build of the model, if there is another."""
-        store = BuildStore(self._home)
+    def _build_to_beat(self, run_id: str, model: str, build_folder: Path) -> Path | None:
+        """The live one of the model, where there is another and all that is in it still holds."""
+        store, checks = BuildStore(self._home), self._ledger.stage(run_id, LIVE_CHECKS, LiveChecks)
         live = store.current()
-        if live is None or live == build_folder.name:
+        if live is None or live == build_folder.name or (checks is not None and checks.some_fail):
             return None
         build = store.show(live)
         return build.path if build.manifest.model == model else None
