@@ -57,6 +57,13 @@ class RunRequest(Request):
     """The user's setting that lets a build which passed every gate go live without a person's command."""
 
 
+class PromoteRequest(RunRequest):
+    """Kernels that won elsewhere, on the model and the traffic of an earlier run."""
+
+    base_run: str
+    task_ids: tuple[str, ...] = Field(min_length=1)
+
+
 class TuneRequest(Request):
     """A kernel for one task of the ledger."""
 
@@ -92,6 +99,8 @@ def expected_search_s(search_s: float, searches: int = 1) -> float:
 
 def expected_seconds(request: RunRequest) -> dict[Stage, float]:
     """What each stage of an embedded run takes, roughly; only for the display of time left."""
+    if isinstance(request, PromoteRequest):
+        return {Stage.BUILD: 5.0, Stage.END_TO_END: 60.0 + request.end_to_end_s + request.compile_s}
     return {
         Stage.DEVICE: 10.0,
         Stage.REPLAY: 10.0,

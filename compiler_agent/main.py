@@ -19,6 +19,7 @@ from compiler_agent.commands import (
     memory,
     models,
     problems,
+    promote,
     rank,
     replay,
     retract,
@@ -54,6 +55,7 @@ app.command("waiting")(waiting.waiting)
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
 app.add_typer(builds.app, name="builds")
+app.command("promote")(promote.promote)
 app.command("retract")(retract.retract)
 models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")

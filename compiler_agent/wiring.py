@@ -239,9 +239,8 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     services.append(QueueService(queue=name, activities=[build.build_generation], parallel=2))
                 case queues.SHIP:
                     ship = ShipActivities(ledger, blobs, settings.home, device)
-                    services.append(
-                        QueueService(queue=name, activities=[ship.assemble_build, ship.conclude_run], parallel=1)
-                    )
+                    shipping = [ship.gather_wins, ship.assemble_build, ship.conclude_run]
+                    services.append(QueueService(queue=name, activities=shipping, parallel=1))
                 case "gpu":
                     services.append(_gpu_service(stack.enter_context(open_workbench(settings)), settings))
                 case _:

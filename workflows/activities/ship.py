@@ -9,6 +9,7 @@ from candidates.benchmark.exclusive import exclusive_slot
 from candidates.device import DeviceFingerprint
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.promotions import latest_promotion
 from candidates.ledger.retractions import Retractions
 from candidates.ledger.run_report import report_run
 from candidates.measurement import Stage as MeasurementStage
@@ -20,9 +21,11 @@ from candidates.run import (
     BuildRecord,
     LiveChecks,
     Progress,
+    PromoteRequest,
     Ranking,
     ReplayRecord,
     RunRequest,
+    SearchEnd,
     Stage,
 )
 from candidates.serving_build.build import ShippedKernel, write_build
@@ -43,6 +46,37 @@ AUTOMATIC = "setting approve_automatically"
 class ShipActivities:
     def __init__(self, ledger: Ledger, blobs: BlobStore, home: Path, device: DeviceFingerprint) -> None:
         self._ledger, self._blobs, self._home, self._device = ledger, blobs, home, device
+
+    @activity.defn
+    def gather_wins(self, ship: ShipInput) -> None:
+        """Gives a promotion what a run has when it ships: replay and ranking of its base, and the kernels that won."""
+        request = self._ledger.run_request(ship.run_id)
+        if not isinstance(request, PromoteRequest):
+            raise RuntimeError(f"{ship.run_id} is no promotion")
+        for stage, kind in ((Stage.REPLAY, ReplayRecord), (Stage.RANKING, Ranking)):
+            known = _required(self._ledger.stage(request.base_run, stage, kind), stage)
+            self._ledger.put_stage(ship.run_id, stage, known)
+        for task_id in request.task_ids:
+            found = _required(latest_promotion(self._ledger, task_id), f"confirmed kernel for {task_id}")
+            decision = found.decision
+            measurement = self._ledger.measurement(
+                found.run_id, task_id, decision.candidate_id, MeasurementStage.CONFIRM
+            )
+            self._ledger.put_measurement(
+                ship.run_id, task_id, decision.candidate_id, _required(measurement, "confirmation")
+            )
+            self._ledger.put_promotion(ship.run_id, decision)
+            self._ledger.put_search_end(
+                ship.run_id,
+                SearchEnd(
+                    task_id=task_id,
+                    op=self._ledger.task(task_id).op,
+                    decision="won",
+                    candidate_id=decision.candidate_id,
+                    reason=f"won in {found.run_id}",
+                    tried=0,
+                ),
+            )
 
     @activity.defn
     def assemble_build(self, ship: ShipInput) -> ShippedBuild:

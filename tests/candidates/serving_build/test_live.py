@@ -11,19 +11,47 @@ from candidates.device import DeviceFingerprint
 from candidates.hot_ops import HotOp
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.promotions import latest_promotion
 from candidates.ledger.retractions import Retractions
 from candidates.measurement import Decision, Interval, Measurement
 from candidates.promotion import Gate, PromotionDecision, Retraction
-from candidates.run import LIVE_CHECKS, LiveChecks, Ranking, RunRequest, Stage
+from candidates.run import LIVE_CHECKS, LiveChecks, PromoteRequest, Ranking, ReplayRecord, RunRequest, Stage
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.live import entry_at, live_kernel, read_live
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, Reason, Rejected, Verdict
+from traces.replay.report import Distribution, ReplayReport, RequestCounts
+from traces.replay.settings import EngineSettings
 from workflows.activities.live import LiveActivities
 from workflows.activities.ship import ShipActivities
 from workflows.payloads import ShipInput
 
+SPREAD = Distribution(mean=1.0, p50=1.0, p90=1.0, p99=1.0)
+REPLAY = ReplayRecord(
+    report=ReplayReport(
+        engine=EngineSettings(kv_capacity_tokens=1 << 16),
+        max_context_tokens=1024,
+        requests=RequestCounts(read=1, kept=1, dropped={}, truncated=0),
+        prefix_hit_rate=0.0,
+        has_prefix_identity=False,
+        ttft_s=SPREAD,
+        tpot_s=None,
+        latency_s=SPREAD,
+        throughput_tokens_per_s=1.0,
+        goodput_tokens_per_s=1.0,
+        preemptions=0,
+        steps=1,
+        distinct_steps=1,
+        wall_s=1.0,
+        utilisation=0.5,
+        arrival_scale=1.0,
+        span_s=1.0,
+    ),
+    steps=(),
+    span_s=1.0,
+    covered_share=1.0,
+)
 SHIP = ShipInput(run_id="run", device_id="cpu")
 ACCEPTED = Accepted(evidence=EvidenceKind.NATIVE, seed=1, calls_checked=2, worst_error_in_bounds=0.1)
 REJECTED = Rejected(reason=Reason.WRONG_VALUES, workload=None, evidence=Evidence(message="off by two"), seed=1)
@@ -217,3 +245,23 @@ def test_the_live_kernel_of_a_task_is_what_was_shipped(night: Night, linear: Shi
     entry = entry_at(night.live, with_other_traffic(linear))
     assert entry is not None
     assert live_kernel(night.live, entry, linear.candidate).artifact == linear.artifact
+
+
+def test_a_promotion_ships_the_newest_kernel_of_a_task(
+    night: Night, rmsnorm: ShippedKernel, linear: ShippedKernel
+) -> None:
+    night.ranks(rmsnorm.task, linear.task)
+    night.checks()  # which records both kernels as promoted in `run`
+    night.ledger.put_stage("run", Stage.REPLAY, REPLAY)
+    base = night.ledger.run_request("run")
+    request = PromoteRequest.model_validate(base.model_dump() | {"base_run": "run", "task_ids": (rmsnorm.task.id,)})
+    night.ledger.open_run(request, "promotion")
+    activities = ShipActivities(night.ledger, night.blobs, night.home, night.device)
+    ship = ShipInput(run_id="promotion", device_id="cpu")
+    for _ in range(2):
+        ActivityEnvironment().run(activities.gather_wins, ship)
+    shipped = ActivityEnvironment().run(activities.assemble_build, ship)
+    kernels = BuildStore(night.home).show(shipped.build_id).manifest.kernels
+    assert [entry.id for entry in kernels] == [rmsnorm.candidate.id]
+    Retractions(night.ledger).put(Retraction(candidate_id=rmsnorm.candidate.id, reason="wrong", by="test"))
+    assert latest_promotion(night.ledger, rmsnorm.task.id) is None
