@@ -11,6 +11,7 @@ from tests.fake_gpu import FakeGpu
 
 SLOT = 1024
 CALL = {
+    "has_guards": True,
     "axes": ["rows"],
     "tensors": [
         {"role": role, "dtype": "float32", "shape": ["rows", 4], "dim_order": [0, 1]}
