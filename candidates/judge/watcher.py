@@ -39,7 +39,7 @@ done
 status=0
 "$program" "$@" || status=$?
 printf '\\n%s\\n' "$marker" >&2
-head -c {LOG_BYTES} "$log" >&2
+[ ! -e "$log" ] || head -c {LOG_BYTES} "$log" >&2
 [ "$status" -lt 126 ] || status=1
 exit "$status"
 """
