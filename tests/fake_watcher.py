@@ -34,6 +34,7 @@ def fake_program(folder: Path, name: str, body: str, flags: tuple[str, ...] = ("
     python = Path(sys.executable).parent.resolve() / Path(sys.executable).name
     script.write_text(_SCRIPT.format(python=python, flags=flags, body=body))
     script.chmod(0o755)
+    folder.chmod(0o755)  # in a container nobody runs it
     return missing_program(name, {folder: _FOLDER})
 
 

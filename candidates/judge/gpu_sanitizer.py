@@ -19,6 +19,7 @@ ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """For what it watches: in torch's own pool, one tensor's end is another's start and nothing is out of bounds."""
 _MOST_ERRORS_SHOWN = 20
 _MOST_CHARACTERS = 300
+_LAUNCH_TIMEOUT_S = 120
 
 
 class Tool(StrEnum):
@@ -75,6 +76,8 @@ def sanitizer_command(tool: Tool, log_file: str, watched: Sequence[str]) -> tupl
     options = [
         *("--tool", tool.value, "--log-file", log_file, "--error-exitcode", str(ERRORS_STATUS)),
         *("--print-limit", str(_MOST_ERRORS_SHOWN), "--target-processes", "application-only"),
+        # It takes Python and torch longer to come to the GPU than the usual ten seconds, on a busy machine.
+        *("--launch-timeout", str(_LAUNCH_TIMEOUT_S)),
     ]
     if tool is Tool.MEMCHECK:
         # At the first bad access everything ends, so that the shape is known; what follows is not of interest. Calls of

@@ -22,7 +22,8 @@ pytest.importorskip("triton", reason="Triton is not installed")
 BENCH = GpuBench(gpu=Gpu(uuid="GPU-00000000-0000-0000-0000-000000000000", architecture="sm_90"), sandbox=SANDBOX)
 NO_PERMISSION = (
     "==PROF== Connected to process 7 (/usr/bin/python3)\n"
-    "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the target device 0.\n"
+    "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on the "
+    "target device 0.\n"
 )
 
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from fake_watcher import fake_program, missing_program
-from judge_tasks import RMSNORM, SANDBOX
+from judge_tasks import INCLUDES, RMSNORM, SANDBOX
+from own_engine import OwnEngine
 from test_gpu_sanitizer import INVALID_WRITE, RACE
+from test_honest_kernels import RMSNORM_SOURCE
 from test_interpreted import BLOCK, BODY, HEAD, HONEST
 
 from candidates.candidate import Candidate, LanguageName
@@ -17,8 +19,10 @@ from candidates.device import Gpu
 from candidates.judge.gpu_sanitizers import TOOLS, GpuSanitizers
 from candidates.judge.judge import GpuBench
 from candidates.judge.python_runner import INTERPRETED
-from candidates.judge.sanitizers import Sanitized, SanitizersUnavailable
+from candidates.judge.sanitizers import Sanitized, Sanitizers, SanitizersUnavailable
+from candidates.judge.sanitizers_by_language import SanitizersByLanguage
 from candidates.judge.watcher import Program
+from candidates.languages.cpp import CppLanguage
 from candidates.verdict import Reason, Rejected
 
 pytest.importorskip("triton", reason="Triton is not installed")
@@ -155,3 +159,24 @@ def test_a_log_that_the_kernel_spoils_is_no_clean_bill(tmp_path: Path, spoil: st
 
 def test_memory_shared_memory_and_barriers_are_watched() -> None:
     assert [tool.value for tool in TOOLS] == ["memcheck", "racecheck", "synccheck"]
+
+
+def test_a_container_shows_the_tool_and_gives_back_its_report(docker_engine: OwnEngine, tmp_path: Path) -> None:
+    bench = GpuBench(gpu=BENCH.gpu, sandbox=docker_engine.sandbox())
+    program = fake_program(tmp_path, "compute-sanitizer", _finds("def kernel", "memcheck", INVALID_WRITE))
+    candidate = Candidate(language=LanguageName.TRITON, source=HONEST, launch_parameters={"BLOCK": BLOCK})
+    verdict = GpuSanitizers(bench, program=program, mode=INTERPRETED).check(RMSNORM, candidate, b"", seed=7)
+    assert isinstance(verdict, Rejected), verdict
+    assert "in candidate.cu:13" in verdict.evidence.message
+
+
+def test_who_watches_depends_on_the_language(tmp_path: Path) -> None:
+    program = fake_program(tmp_path, "compute-sanitizer", CLEAN)
+    gpu = GpuSanitizers(BENCH, program=program, mode=INTERPRETED)
+    triton = Candidate(language=LanguageName.TRITON, source=HONEST, launch_parameters={"BLOCK": BLOCK})
+    cpp = Candidate(language=LanguageName.CPP, source=INCLUDES + RMSNORM_SOURCE)
+    host = Sanitizers(SANDBOX, CppLanguage())
+    assert isinstance(SanitizersByLanguage(host, gpu).check(RMSNORM, triton, b""), Sanitized)
+    assert isinstance(SanitizersByLanguage(host, None).check(RMSNORM, cpp, b""), Sanitized)
+    with pytest.raises(SanitizersUnavailable, match="COMPILER_AGENT_GPU"):
+        SanitizersByLanguage(host, None).check(RMSNORM, triton, b"")
