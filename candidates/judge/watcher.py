@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kernel_sandbox.sandbox import SCRATCH, Ending, Finished
+from kernel_sandbox.python_environment import python_environment
+from kernel_sandbox.sandbox import SCRATCH, Ending, Finished, Limits, Sandbox
 
 LOG_FILE = f"{SCRATCH}/watcher.log"
 LOG_BYTES = 256 << 10
@@ -78,6 +79,14 @@ class Watcher:
         """Empty where there is none: the program is missing, was killed, or wrote nothing."""
         _, marker, report = finished.log.rpartition(self.marker)
         return report.lstrip("\n") if marker else ""
+
+
+def has_program(sandbox: Sandbox, program: Program) -> bool:
+    """Whether the sandbox shows it; that it can watch a GPU is not said. Raises SandboxError as the sandbox does."""
+    watcher = Watcher(program=program, options=("--version",))
+    shown = {**python_environment().read_only, **program.read_only}
+    with sandbox.open(Limits(limits_address_space=False), shown) as session:
+        return not watcher.is_missing(session.run(watcher.command))
 
 
 def compute_sanitizer() -> Program:

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from fake_watcher import fake_program, missing_program
+from judge_tasks import SANDBOX
 
-from candidates.judge.watcher import LOG_BYTES, LOG_FILE, Program, Watcher, compute_sanitizer, ncu
+from candidates.judge.watcher import LOG_BYTES, LOG_FILE, Program, Watcher, compute_sanitizer, has_program, ncu
 from kernel_sandbox.sandbox import Ending, Finished
 
 
@@ -68,6 +70,11 @@ def test_what_is_watched_cannot_write_a_report_of_its_own_to_standard_error(tmp_
     watcher, finished = run(tmp_path, [str(tmp_path / "tool")], ["sh", "-c", f"echo {other.marker} >&2; echo no >&2"])
     assert watcher.report(finished).startswith("found: ")
     assert other.report(Finished(ending=Ending.EXITED, exit_code=0, log="nothing", wall_s=0.0)) == ""
+
+
+def test_a_sandbox_is_asked_whether_it_shows_the_program(tmp_path: Path) -> None:
+    assert has_program(SANDBOX, fake_program(tmp_path, "ncu", "print('Version 0')"))
+    assert not has_program(SANDBOX, missing_program("ncu"))
 
 
 def test_programs_are_looked_for_where_toolkits_put_them() -> None:
