@@ -22,6 +22,7 @@ from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark, LiveKernel
 from candidates.benchmark.exclusive import measuring_core, pinned
 from candidates.benchmark.statistics import median
+from candidates.benchmark.track import CpuTrack
 from candidates.builder import Builder
 from candidates.candidate import Candidate, LanguageName
 from candidates.ceilings import fingerprint_device, measure_ceilings
@@ -209,9 +210,8 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, object]:
             builder=Builder(sandbox, {LanguageName.CPP: CppLanguage()}, slots=1),
             judge=Judge(sandbox),
             benchmark=Benchmark(
-                sandbox,
+                CpuTrack(sandbox, pool, folder),
                 ceilings,
-                pool,
                 cache_folder=folder,
                 baselines=(Baseline.EAGER, Baseline.EAGER_OUT),
             ),

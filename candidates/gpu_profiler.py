@@ -15,10 +15,11 @@ from candidates.gpu_counters import WorkloadCounters, counters_command, read_cou
 from candidates.inputs import Distribution, draw_inputs
 from candidates.judge.judge import GpuBench
 from candidates.judge.plain_calls import CALLS_AT_ONCE, lay_out_calls, make_arena, place_one_set
-from candidates.judge.python_runner import How, Watch, on_gpu, open_python_runner, run_as
+from candidates.judge.python_runner import Watch, on_gpu, open_python_runner
 from candidates.judge.watcher import LOG_FILE, Program, Watcher, ncu
 from candidates.kernel_runner import RunnerEnded
 from candidates.task import KernelTask, Workload
+from kernel_sandbox.runners.gpu_device import Run
 
 LOAD_LIMIT_S, CALLS_LIMIT_S, END_LIMIT_S = 120.0, 120.0, 60.0
 """A launch is replayed some ten times, with its memory saved and put back."""
@@ -65,8 +66,8 @@ class GpuProfiler:
                 calls = lay_out_calls(task, workload, inputs, parameters, arena)
                 runner.lay_out([workload.axes[axis] for axis in task.axes], calls)
                 # What a first call compiles or sets up is not what one in service costs.
-                run_as(runner, 0, CALLS_AT_ONCE - 1, How(0))
-                run_as(runner, CALLS_AT_ONCE - 1, 1, How.TIMED | How.PROFILED)
+                runner.run(0, CALLS_AT_ONCE - 1)
+                runner.run_timed(CALLS_AT_ONCE - 1, 1, Run.TIMED | Run.PROFILED)
                 runner.collect()
                 finished = runner.finish(END_LIMIT_S)
             except RunnerEnded as ended:

@@ -36,6 +36,10 @@ class RunnerEnded(Exception):
         self.finished = finished
 
 
+class NoGraph(Exception):
+    """No CUDA graph can hold the kernel's calls."""
+
+
 class KernelRunner(Protocol):
     """Every method raises RunnerEnded when the other side is gone or answers nonsense."""
 
@@ -48,10 +52,19 @@ class KernelRunner(Protocol):
         ...
 
     def run(self, first: int, count: int) -> int:
-        """Runs `count` calls of the layout from `first` on; ns by the judge's clock from request to reply.
+        """Runs `count` calls of the layout from `first` on; ns by the judge's clock from request to reply."""
+        ...
 
-        `count` 0 is the null batch, the cost of the handshake alone.
-        """
+    def run_null(self, count: int) -> int:
+        """As `run` without the calls: what is no kernel's time."""
+        ...
+
+    def device_ns(self) -> int | None:
+        """Of the last `run`, by a device's own clock, for which nobody vouches; None where there is no device."""
+        ...
+
+    def take_in(self) -> None:
+        """Has a frozen runner copy what lies in the arena now, where its calls do not find it there."""
         ...
 
     def collect(self) -> None:

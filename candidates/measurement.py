@@ -16,6 +16,10 @@ class Baseline(StrEnum):
     FUSED = "fused"
     """The fused aten op, where one exists."""
     COMPILE = "compile"
+    EAGER_GRAPH = "eager_graph"
+    """On a GPU, as the next two: replayed from a CUDA graph."""
+    FUSED_GRAPH = "fused_graph"
+    COMPILE_GRAPH = "compile_graph"
     CURRENT = "current"
     """The kernel in the serving build that is live now."""
 
@@ -42,6 +46,10 @@ class WorkloadMeasurement(Record):
     candidate_us: float = Field(gt=0)
     """Time as serving sees it: kernel plus the runtime's dispatch."""
     kernel_only_us: float = Field(gt=0)
+    device_us: float | None = None
+    """On a GPU: by its own clock, as the kernel's process tells it. Far less than `kernel_only_us`: the GPU waits."""
+    is_graph: bool = False
+    """Replayed from a CUDA graph, which was faster than launching."""
     baselines_us: dict[Baseline, float]
     best_baseline: Baseline
     speedup_over_best: float = Field(gt=0)

@@ -51,6 +51,8 @@ class RunRequest(Request):
     """How long torch.compile of the whole model may take before its figure is left out."""
     architectures: tuple[Architecture, ...] = ()
     """GPUs that kernels are written for; empty: for this machine."""
+    gpu: str | None = None
+    """Fingerprint of the GPU that they are measured on; None: they wait for one."""
     approve_automatically: bool = False
     """The user's setting that lets a build which passed every gate go live without a person's command."""
 
@@ -64,6 +66,8 @@ class TuneRequest(Request):
     models: ModelBudget = ModelBudget()
     search_s: float = Field(gt=0, default=60.0)
     attempts: int = Field(ge=1, default=24)
+    gpu: str | None = None
+    """Fingerprint of the GPU that kernels are measured on; None: this machine, or none."""
 
 
 class Stage(StrEnum):

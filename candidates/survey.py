@@ -26,6 +26,7 @@ def survey_hot_ops(
     *,
     device_id: str,
     architectures: tuple[Architecture, ...],
+    gpu: str | None,
     keep: int,
     ceilings_of: Callable[[int], DeviceCeilings],
     put_task: Callable[[KernelTask], None],
@@ -33,7 +34,7 @@ def survey_hot_ops(
 ) -> Ranking:
     """`keep` public workloads a task; `ceilings_of` by number of threads; every task goes to `put_task`.
 
-    With `architectures` tasks are for those GPUs, ranked all the same by what this device takes.
+    With `architectures` tasks are for those GPUs, measured on `gpu`, and ranked all the same by what this device takes.
     """
     fake = served.fake_module()
     sites = find_model_sites(fake)
@@ -49,7 +50,7 @@ def survey_hot_ops(
     parts, times = split_phases(captured, measured)
     tell(f"extracting tasks from {len(parts)} sites")
     extracted = {
-        op: found.aimed_at(architectures) if isinstance(found, KernelTask) and architectures else found
+        op: found.aimed_at(architectures, gpu) if isinstance(found, KernelTask) and architectures else found
         for op, found in _extract(module, parts, times, device_id, threads.threads, keep).items()
     }
     for task in extracted.values():

@@ -216,9 +216,11 @@ class KernelTask(Record):
         """By name of the public workload."""
         return {workload.name: workload.calls_per_hour for workload in self.public_workloads}
 
-    def aimed_at(self, architectures: tuple[Architecture, ...]) -> "KernelTask":
-        """The same op for GPUs that need not be here: their names stand for the device."""
-        return self.model_copy(update={"architectures": architectures, "device_id": "+".join(architectures)})
+    def aimed_at(self, architectures: tuple[Architecture, ...], gpu: str | None = None) -> "KernelTask":
+        """The same op for GPUs, measured on the one with this fingerprint; None: no such GPU is here, and their names
+        stand for the device."""
+        device_id = gpu or "+".join(architectures)
+        return self.model_copy(update={"architectures": architectures, "device_id": device_id})
 
     def inputs_of(self, role: InputRole) -> tuple[InputSpec, ...]:
         return tuple(spec for spec in self.inputs if spec.role is role)

@@ -1,6 +1,6 @@
-"""A run on this machine: the workflow server, two workers and the progress display, for as long as one command lives.
+"""A run on this machine: the workflow server, its workers and the progress display, for as long as one command lives.
 
-The device worker is a process of its own, so that nothing shares an interpreter with a measurement.
+The workers of devices are processes of their own, so that nothing shares an interpreter with a measurement.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | Searc
         case TuneRequest():
             return SearchInput(
                 run_id=run_id,
-                device_id=device_id,
+                device_id=request.gpu or device_id,
                 task_id=request.task_id,
                 op=request.op,
                 agents=request.agents,
@@ -197,13 +197,18 @@ def _workers(settings: Settings, address: str) -> Iterator[tuple[subprocess.Pope
         # Idle OpenMP threads must sleep: a spinning one takes a core from whatever is measured.
         "OMP_WAIT_POLICY": "passive",
     }
+    if settings.gpu_uuid is not None:
+        environment["COMPILER_AGENT_GPU"] = settings.gpu_uuid
     program = [sys.executable, "-m", "compiler_agent", "worker"]
+    served = {
+        "worker.log": (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP),
+        "device-worker.log": ("device",),
+    }
+    if settings.gpu_uuid is not None:
+        served["gpu-worker.log"] = ("gpu",)
     workers = tuple(
-        start_child([*program, *(f"--queue={queue}" for queue in served)], settings.logs / log, environment)
-        for log, served in (
-            ("worker.log", (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP)),
-            ("device-worker.log", ("device",)),
-        )
+        start_child([*program, *(f"--queue={queue}" for queue in names)], settings.logs / log, environment)
+        for log, names in served.items()
     )
     try:
         yield workers

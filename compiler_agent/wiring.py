@@ -4,12 +4,14 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from candidates.agent import KernelAgent
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark
 from candidates.benchmark.exclusive import measuring_core
+from candidates.benchmark.gpu_track import GpuTrack
+from candidates.benchmark.track import CpuTrack
 from candidates.builder import Builder
 from candidates.candidate import LanguageName
 from candidates.ceilings import fingerprint_device
@@ -18,7 +20,7 @@ from candidates.compiler_reports import CompilerReports
 from candidates.device import Gpu
 from candidates.judge.judge import GpuBench, Judge
 from candidates.judge.sanitizers import Sanitizers
-from candidates.language import KernelLanguage
+from candidates.language import KernelLanguage, language_for
 from candidates.languages.cpp import CppLanguage
 from candidates.languages.cuda import CudaLanguage
 from candidates.languages.triton import TritonLanguage
@@ -27,11 +29,12 @@ from candidates.ledger.cards import Cards
 from candidates.ledger.known_device import known_device_facts
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.past_winners import past_winners
+from candidates.task import KernelTask
 from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
 from compiler_agent.device import known_ceilings
-from compiler_agent.gpu import find_gpu
+from compiler_agent.gpu import find_gpu, identify_gpu, known_gpu_ceilings, measure_gpu_ceilings_again
 from compiler_agent.models.endpoints import find_endpoint, read_endpoints
 from compiler_agent.models.metered import MeteredModel, open_model
 from compiler_agent.outcome import UserFault
@@ -73,8 +76,8 @@ GPU_SANDBOXES: Mapping[SandboxName, Callable[[Settings, Gpu], Sandbox]] = {
 }
 """Each raises SandboxUnavailable where it cannot be had."""
 
-QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device")
-"""As a worker is told; `device` is the queue of this machine's device."""
+QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device", "gpu")
+"""As a worker is told; `device` is the queue of this machine's CPU, `gpu` that of the GPU in COMPILER_AGENT_GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,22 +134,31 @@ class Workbench:
     builder: Builder
     judge: Judge
     sanitizers: Sanitizers
-    benchmark: Callable[[int], Benchmark]
-    """By number of serving threads."""
+    benchmark: Callable[[KernelTask], Benchmark | None]
+    """None: nothing here times kernels for the task's device."""
 
 
 @contextmanager
 def open_workbench(settings: Settings) -> Iterator[Workbench]:
     ledger = Ledger(settings.ledger_url)
-    sandbox = make_sandbox(settings)
-    with BaselinePool(settings.cache / "compile") as pool:
+    sandbox, bench = make_sandbox(settings), find_gpu_bench(settings)
+    with ExitStack() as stack:
+        pool = stack.enter_context(BaselinePool(settings.cache / "compile"))
+        cpu = CpuTrack(sandbox, pool, settings.cache)
+        if bench is not None:
+            gpu_pool = stack.enter_context(BaselinePool(settings.cache / "compile", bench.gpu.uuid))
+            gpu = GpuTrack(bench.sandbox, bench.gpu, gpu_pool)
 
-        def benchmark(threads: int) -> Benchmark:
+        def benchmark(task: KernelTask) -> Benchmark | None:
+            if language_for(task) is LanguageName.CPP:
+                return Benchmark(cpu, known_ceilings(settings, ledger, task.threads), cache_folder=settings.cache)
+            if bench is None or not bench.gpu.serves(task):
+                return None
             return Benchmark(
-                sandbox,
-                known_ceilings(settings, ledger, threads),
-                pool,
+                gpu,
+                known_gpu_ceilings(ledger, bench.gpu.uuid, task.threads),
                 cache_folder=settings.cache,
+                measure_again=functools.partial(measure_gpu_ceilings_again, bench.gpu.uuid),
             )
 
         yield Workbench(
@@ -154,7 +166,7 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             blobs=BlobStore(settings.blobs),
             sandbox=sandbox,
             builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1, cache_folder=settings.cache / ARTIFACTS),
-            judge=Judge(sandbox, core=measuring_core(), gpu=find_gpu_bench(settings), cache_folder=settings.cache),
+            judge=Judge(sandbox, core=measuring_core(), gpu=bench, cache_folder=settings.cache),
             sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
             benchmark=benchmark,
         )
@@ -216,9 +228,26 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     services.append(
                         QueueService(queue=name, activities=[ship.assemble_build, ship.conclude_run], parallel=1)
                     )
+                case "gpu":
+                    services.append(_gpu_service(stack.enter_context(open_workbench(settings)), settings))
                 case _:
-                    services.append(_device_service(stack.enter_context(open_workbench(settings)), settings, device.id))
+                    # Kernels for the GPU wait for its own queue, which is its lease.
+                    without_gpu = replace(settings, gpu_uuid=None)
+                    bench = stack.enter_context(open_workbench(without_gpu))
+                    services.append(_device_service(bench, settings, device.id))
         yield services
+
+
+def _gpu_service(bench: Workbench, settings: Settings) -> QueueService:
+    """Raises UserFault where no GPU is named."""
+    if settings.gpu_uuid is None:
+        raise UserFault("a worker of the queue gpu needs a GPU: set COMPILER_AGENT_GPU to its UUID (nvidia-smi -L)")
+    device = identify_gpu(settings.gpu_uuid)
+    bench.ledger.put_device(device)
+    search = DeviceSearchActivities(bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark)
+    return QueueService(
+        queue=queues.device_queue(device.id), activities=[search.evaluate_generation, search.settle_winner], parallel=1
+    )
 
 
 def _device_service(bench: Workbench, settings: Settings, device_id: str) -> QueueService:

@@ -136,6 +136,10 @@ class FakeGpu:
         self.synchronise()
         return memory.clone()
 
+    def write(self, memory: torch.Tensor, content: torch.Tensor) -> None:
+        self.synchronise()
+        memory.copy_(content)
+
     def poison_free_memory(self) -> None:
         self.synchronise()
         self.free_memory_is_poisoned = True
@@ -158,6 +162,10 @@ class FakeGpu:
         if is_cold:
             self.flushes += 1
             self.enqueue(0, Work(us=10.0, run=lambda: self.l2.intersection_update(self.persisting)))
+
+    def hold(self) -> None:
+        self._refuse_after_fault()
+        self.enqueue(0, Work(us=100.0))
 
     def mark(self) -> FakeMoment:
         self._refuse_after_fault()

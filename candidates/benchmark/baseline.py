@@ -22,10 +22,12 @@ from candidates.benchmark.baseline_protocol import (
     read_pickled,
 )
 from candidates.benchmark.fused import find_fused
+from candidates.judge.runner_process import Timed
 from candidates.kernel_runner import Call, Prepared
 from candidates.measurement import Baseline
 from candidates.task import KernelTask
 from kernel_sandbox.arena import Arena, Place
+from kernel_sandbox.runners.gpu_device import Run
 
 
 class BaselineFailed(Exception):
@@ -44,6 +46,7 @@ ALLOCATOR_OF = {
     Baseline.FUSED: Allocator.KEEPING,
     Baseline.COMPILE: Allocator.KEEPING,
 }
+PROGRAM = (sys.executable, "-m", "candidates.benchmark.baseline_process")
 
 _CPU_CLOCK_OF_PROCESS = 2  # CPUCLOCK_SCHED, from linux/posix-timers.h: the clock id holds the inverted pid above it
 
@@ -62,11 +65,13 @@ class _ProcessKey:
 class BaselineProcess:
     """One PyTorch process and the pipes to it."""
 
-    def __init__(self, allocator: Allocator, threads: int, compile_cache: Path) -> None:
+    def __init__(
+        self, allocator: Allocator, threads: int, compile_cache: Path, program: Sequence[str], gpu: str | None
+    ) -> None:
         requests, self._requests = os.pipe()
         self._replies, replies = os.pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "candidates.benchmark.baseline_process", str(requests), str(replies)],
+            [*program, str(requests), str(replies), *([] if gpu is None else [gpu])],
             pass_fds=(requests, replies),
             env=_environment(allocator, threads, compile_cache),
             stdin=subprocess.DEVNULL,
@@ -86,8 +91,8 @@ class BaselineProcess:
         except (EOFError, BrokenPipeError) as error:
             raise self._ended() from error
 
-    def run(self, session: int, first: int, count: int) -> int:
-        message = bytes([Command.RUN]) + RUN_PAYLOAD.pack(session, first, count)
+    def run(self, session: int, first: int, count: int, how: int = 0) -> int:
+        message = bytes([Command.RUN]) + RUN_PAYLOAD.pack(session, first, count, how)
         try:
             began_ns = time.perf_counter_ns()
             os.write(self._requests, message)
@@ -136,8 +141,17 @@ class BaselineRunner:
     def run(self, first: int, count: int) -> int:
         return self._process.run(self._session, first, count)
 
+    def run_null(self, count: int) -> int:
+        return self.run(0, 0)
+
+    def device_ns(self) -> int | None:
+        return None
+
+    def take_in(self) -> None:
+        """PyTorch reads the arena itself."""
+
     def collect(self) -> None:
-        """PyTorch has written into the arena itself."""
+        """PyTorch's outputs are its own."""
 
     def freeze(self) -> None:
         """Nothing to do: a trusted process that is not asked to run waits in a read."""
@@ -156,12 +170,29 @@ class BaselineRunner:
         self._process.send(Command.CLOSE, self._session)
 
 
+class DeviceBaselineRunner(BaselineRunner):
+    """In a process on a GPU: PyTorch on copies of the arena; a DeviceProcess of gpu_track.py."""
+
+    def run_timed(self, first: int, count: int, how: Run) -> Timed:
+        return Timed(wall_ns=self._process.run(self._session, first, count, how), told_ns=0)
+
+    def capture(self, first: int, count: int, how: Run) -> None:
+        """Raises BaselineFailed where no graph can hold it."""
+        self._process.send(Command.CAPTURE, (self._session, first, count, int(how)))
+
+    def copy_in(self) -> None:
+        self._process.send(Command.COPY_IN, self._session)
+
+
 class BaselinePool:
     """At most two processes for each thread count, started when first needed and spawned, never forked: after an
     OpenMP region a forked child hangs in its first. Close it, or use it as a context manager."""
 
-    def __init__(self, compile_cache: Path) -> None:
+    def __init__(self, compile_cache: Path, gpu: str | None = None, program: Sequence[str] = PROGRAM) -> None:
+        """`gpu` is the UUID of the one on which they all run; its runners are DeviceBaselineRunners."""
         self._compile_cache = compile_cache
+        self._gpu = gpu
+        self._program = program
         self._processes: dict[_ProcessKey, BaselineProcess] = {}
         self._sessions = itertools.count()
         self._fused: dict[str, str | None] = {}
@@ -173,7 +204,9 @@ class BaselinePool:
         reference = self._fuse(task) if baseline is Baseline.FUSED else task.reference
         key = _ProcessKey(ALLOCATOR_OF[baseline], threads)
         if key not in self._processes:
-            self._processes[key] = BaselineProcess(key.allocator, threads, self._compile_cache)
+            self._processes[key] = BaselineProcess(
+                key.allocator, threads, self._compile_cache, self._program, self._gpu
+            )
         process = self._processes[key]
         process.send(Command.PIN, core)
         session = next(self._sessions)
@@ -189,7 +222,8 @@ class BaselinePool:
                 is_compiled=baseline is Baseline.COMPILE,
             ),
         )
-        return BaselineRunner(process, session, task)
+        runner = BaselineRunner if self._gpu is None else DeviceBaselineRunner
+        return runner(process, session, task)
 
     def _fuse(self, task: KernelTask) -> str:
         if task.id not in self._fused:

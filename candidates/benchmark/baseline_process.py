@@ -1,8 +1,8 @@
 """The trusted side of a race: PyTorch calling a task's reference on tensors that lie in the arena.
 
-A program of its own (`python -m candidates.benchmark.baseline_process IN OUT`), so that it can be pinned, has its own
-allocator settings, and pays eager's own dispatch. It answers on pipes; `candidates.benchmark.baseline` is the other
-end.
+A program of its own (`python -m candidates.benchmark.baseline_process IN OUT [GPU]`), so that it can be pinned, has its
+own allocator settings, and pays eager's own dispatch. With the UUID of a GPU it calls the reference there, on copies of
+the arena. It answers on pipes; `candidates.benchmark.baseline` is the other end.
 """
 
 import gc
@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable
 
 import torch
+from torch._dynamo.exc import TorchDynamoException
 
 from candidates.benchmark.baseline_protocol import (
     DONE,
@@ -27,8 +28,10 @@ from candidates.benchmark.baseline_protocol import (
     read_pickled,
 )
 from candidates.reference import load_reference
-from candidates.task import InputSpec, KernelTask
+from candidates.task import InputRole, InputSpec, KernelTask
 from kernel_sandbox.arena import Place, Segment
+from kernel_sandbox.runners.device_slots import DeviceSlot
+from kernel_sandbox.runners.gpu_device import CaptureFailed, Device, DeviceCalls, Run, open_device
 
 TASKS_KEPT = 4
 """Compiled references that stay loaded; torch.compile holds some 10 MB for each."""
@@ -56,16 +59,22 @@ class Session:
             self._kernel(*arguments)
         gc.collect()
 
-    def run(self, first: int, count: int) -> None:
+    def run(self, first: int, count: int, how: Run) -> None:
         kernel = self._kernel
         for arguments in self._calls[first : first + count]:
             kernel(*arguments)
 
-    def _view(self, spec: InputSpec, place: Place, axes: dict[str, int]) -> torch.Tensor:
-        element_type = getattr(torch, spec.element_type.value)
-        flat = torch.frombuffer(
-            self._segments[place.segment], dtype=element_type, count=spec.numel(axes), offset=place.offset_bytes
+    def copy_in(self) -> None:
+        """Calls read the arena itself."""
+
+    def _content(self, spec: InputSpec, place: Place, axes: dict[str, int]) -> torch.Tensor:
+        """[bytes] uint8, what a call finds."""
+        return torch.frombuffer(
+            self._segments[place.segment], dtype=torch.uint8, count=spec.size_bytes(axes), offset=place.offset_bytes
         )
+
+    def _view(self, spec: InputSpec, place: Place, axes: dict[str, int]) -> torch.Tensor:
+        flat = self._content(spec, place, axes).view(getattr(torch, spec.element_type.value))
         tensor = flat.as_strided(spec.sizes(axes), spec.strides(axes))
         for dim, axis in enumerate(spec.shape):
             if isinstance(axis, str) and len({workload.axes[axis] for workload in self._task.workloads}) > 1:
@@ -74,8 +83,43 @@ class Session:
         return tensor
 
 
+class DeviceSession(Session):
+    """On a GPU, on copies of the arena."""
+
+    def __init__(self, task: KernelTask, kernel: Kernel, segments: dict[Segment, memoryview], device: Device) -> None:
+        super().__init__(task, kernel, segments)
+        self._device = device
+        self._parameters: dict[Place, DeviceSlot] = {}
+        self._slots: dict[Place, DeviceSlot] = {}
+
+    def lay_out(self, layout: Layout) -> None:
+        self._slots.clear()
+        super().lay_out(layout)
+        self._device_calls = DeviceCalls(self._device, self._call)
+
+    def run(self, first: int, count: int, how: Run) -> None:
+        """Raises CaptureFailed, DeviceFault."""
+        self._device_calls.run(first, count, how, self._call)
+
+    def copy_in(self) -> None:
+        for slot in self._slots.values():
+            slot.refill()
+
+    def _call(self, index: int) -> None:
+        self._kernel(*self._calls[index])
+
+    def _content(self, spec: InputSpec, place: Place, axes: dict[str, int]) -> torch.Tensor:
+        slots = self._parameters if spec.role is InputRole.PARAMETER else self._slots
+        if place not in slots:
+            arena = torch.frombuffer(self._segments[place.segment], dtype=torch.uint8)
+            size_bytes = spec.size_bytes(axes)
+            slots[place] = DeviceSlot(self._device, arena, place.offset_bytes, size_bytes, is_result=False)
+        return slots[place].content
+
+
 class Server:
-    def __init__(self) -> None:
+    def __init__(self, device: Device | None) -> None:
+        self._device = device
         self._sessions: dict[int, Session] = {}
         self._compiled: dict[str, Kernel] = {}
 
@@ -87,14 +131,14 @@ class Server:
             except EOFError:
                 return
             if command is Command.RUN:
-                session, first, count = RUN_PAYLOAD.unpack(read_exactly(requests, RUN_PAYLOAD.size))
-                self._sessions[session].run(first, count)
+                session, first, count, how = RUN_PAYLOAD.unpack(read_exactly(requests, RUN_PAYLOAD.size))
+                self._sessions[session].run(first, count, Run(how))
                 os.write(replies, DONE)
                 continue
             content = read_pickled(requests)
             try:
                 self._obey(command, content)
-            except (RuntimeError, ValueError, TypeError, OSError, torch._dynamo.exc.TorchDynamoException):
+            except (RuntimeError, ValueError, TypeError, OSError, TorchDynamoException, CaptureFailed):
                 # The owner decides what a baseline that does not run means; here only the words are known.
                 os.write(replies, FAILED + pickled(traceback.format_exc(limit=-3)))
             else:
@@ -106,11 +150,18 @@ class Server:
                 task = KernelTask.model_validate_json(opening.task_json)
                 kernel = self._compile(task) if opening.is_compiled else load_reference(opening.reference)
                 segments = {segment: _map(segment, path) for segment, path in opening.segment_paths.items()}
-                self._sessions[opening.session] = Session(task, kernel, segments)
+                if self._device is None:
+                    self._sessions[opening.session] = Session(task, kernel, segments)
+                else:
+                    self._sessions[opening.session] = DeviceSession(task, kernel, segments, self._device)
             case Command.LAY_OUT, Layout() as layout:
                 self._sessions[layout.session].lay_out(layout)
             case Command.CLOSE, int() as session:
                 del self._sessions[session]
+            case Command.CAPTURE, (int() as session, int() as first, int() as count, int() as how):
+                self._sessions[session].run(first, count, Run(how))
+            case Command.COPY_IN, int() as session:
+                self._sessions[session].copy_in()
             case Command.PIN, int() | None as core:
                 cores = range(os.cpu_count() or 1) if core is None else [core]
                 for thread in os.listdir("/proc/self/task"):
@@ -138,14 +189,15 @@ def _map(segment: Segment, path: str) -> memoryview:
         os.close(descriptor)
 
 
-def main() -> None:
+def main(open_gpu: Callable[[str], Device]) -> None:
     # Inputs are mapped without the right to write; a reference that writes to one is stopped by the system.
     warnings.filterwarnings("ignore", message="The given buffer is not writable")
     torch._dynamo.config.recompile_limit = 64
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
+    requests, replies, *gpu = sys.argv[1:]
     with torch.inference_mode():
-        Server().serve(int(sys.argv[1]), int(sys.argv[2]))
+        Server(open_gpu(gpu[0]) if gpu else None).serve(int(requests), int(replies))
 
 
 if __name__ == "__main__":
-    main()
+    main(open_device)

@@ -13,14 +13,14 @@ from enum import IntEnum
 from candidates.kernel_runner import Call
 from kernel_sandbox.arena import Segment
 
-RUN_PAYLOAD = struct.Struct("<III")
+RUN_PAYLOAD = struct.Struct("<IIII")
 LENGTH = struct.Struct("<Q")
 DONE, FAILED = b"\x01", b"\x02"
 
 
 class Command(IntEnum):
     RUN = 1
-    """Payload: RUN_PAYLOAD (session, first, count). The only command that is timed."""
+    """Payload: RUN_PAYLOAD (session, first, count, flags of Run on a GPU). The only command that is timed."""
     OPEN = 2
     """Payload: pickled `Opening`."""
     LAY_OUT = 3
@@ -29,6 +29,10 @@ class Command(IntEnum):
     """Payload: pickled number of the session."""
     PIN = 5
     """Payload: pickled core number, or None for all cores."""
+    CAPTURE = 6
+    """On a GPU. Payload: pickled (session, first, count, flags of Run)."""
+    COPY_IN = 7
+    """On a GPU. Payload: pickled number of the session."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,17 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from candidates.benchmark.audit import Caught
-from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.best_baseline import (
-    PYTORCH_BASELINES,
     BestBaseline,
     BestBaselines,
     fix_best_baselines,
-    time_baseline,
 )
 from candidates.benchmark.bout import Bout, is_settled
 from candidates.benchmark.contest import Contest
-from candidates.benchmark.exclusive import exclusive_slot, measuring_core, pinned
 from candidates.benchmark.pairing import PreemptionProvoked, Side
 from candidates.benchmark.statistics import (
     FRESH_PROCESSES,
@@ -38,19 +34,18 @@ from candidates.benchmark.statistics import (
     median,
     weigh_by_traffic,
 )
-from candidates.candidate import Candidate, LanguageName
+from candidates.benchmark.track import Track
+from candidates.candidate import Candidate
 from candidates.ceilings import measure_ceilings_again
 from candidates.device import DeviceCeilings
-from candidates.judge.cpp_runner import open_cpp_runner, open_null_runner
 from candidates.judge.defences import ALL_DEFENCES, Defences
 from candidates.judge.endings import fault_of_ending
 from candidates.judge.outputs import Fault
-from candidates.kernel_runner import Prepared, RunnerEnded
+from candidates.kernel_runner import RunnerEnded
 from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Evidence, Reason, Rejected
 from candidates.whole_file import write_whole
-from kernel_sandbox.sandbox import Sandbox
 
 SCREEN_PAIRS = 5
 PROTECTED_PAIRS = 100
@@ -59,10 +54,6 @@ _FEWEST_PAIRS_TO_LOSE = 20
 _PRECISE_PAIRS, _PRECISE_WIDTH = 20, 1.02
 _CLEAR_SPEEDUP, _CLEAR_WIDTH = 1.25, 1.15
 """Far above the margin a wider interval is as good as a narrow one near it."""
-
-
-TIMED_LANGUAGES = frozenset({LanguageName.CPP})
-"""Nothing races kernels on a GPU yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,29 +65,27 @@ class LiveKernel:
 
 
 class Benchmark:
-    """Only one measurement runs on the machine at a time: every method waits for the others."""
+    """Only one measurement runs on a device at a time: every method waits for the others."""
 
     def __init__(
         self,
-        sandbox: Sandbox,
+        track: Track,
         ceilings: DeviceCeilings,
-        pool: BaselinePool,
         *,
         cache_folder: Path,
-        baselines: Sequence[Baseline] = PYTORCH_BASELINES,
+        baselines: Sequence[Baseline] | None = None,
         measure_again: Callable[[DeviceCeilings], DeviceCeilings] = measure_ceilings_again,
         defences: Defences = ALL_DEFENCES,
     ) -> None:
-        """`cache_folder` keeps the compiled runner and the baselines fixed for each task.
+        """`cache_folder` keeps the baselines fixed for each task.
 
-        `baselines` may leave out torch.compile, which takes seconds for every shape. `measure_again` has the last word
-        before a time is called impossible.
+        `baselines` may leave out some of the track's, as torch.compile, which takes seconds for every shape.
+        `measure_again` has the last word before a time is called impossible.
         """
-        self._sandbox = sandbox
+        self._track = track
         self._ceilings = ceilings
-        self._pool = pool
         self._cache_folder = cache_folder
-        self._baselines = tuple(baselines)
+        self._baselines = track.baselines if baselines is None else tuple(baselines)
         self._measure_again = measure_again
         self._defences = defences
 
@@ -111,21 +100,18 @@ class Benchmark:
         write_whole(kept, best.model_dump_json().encode())
         return best.by_workload
 
-    def time_eager(self, task: KernelTask, workload: Workload) -> float:
-        """One call of the reference in eager PyTorch, in us, memory reused between calls."""
-        with self._contest(task, task.threads) as (contest, rng):
-            return time_baseline(contest, workload, Baseline.EAGER_OUT, rng)
-
     def screen(
         self, task: KernelTask, candidate: Candidate, artifact: bytes, *, live: LiveKernel | None = None
     ) -> Measurement | Rejected:
-        """Five pairs a workload on one core, heaviest first; LOSE as soon as it is far behind, else UNDECIDED."""
+        """Five pairs a workload, on one core of a CPU, heaviest first; LOSE as soon as it is far behind, else
+        UNDECIDED."""
         began_s = time.monotonic()
-        best = self.fix_best_baselines(task, threads=1)
+        threads = self._track.screening_threads(task)
+        best = self.fix_best_baselines(task, threads)
         seed = secrets.randbits(63)
 
         def run() -> Measurement:
-            with self._bout(task, candidate, artifact, best, live, threads=1, seed=seed) as bout:
+            with self._bout(task, candidate, artifact, best, live, threads=threads, seed=seed) as bout:
                 measured: list[Workload] = []
                 for workload in _heaviest_first(task, best):
                     bout.take(workload, SCREEN_PAIRS, began_s + _SCREEN_S)
@@ -135,7 +121,7 @@ class Benchmark:
                         break
                 decision = Decision.LOSE if total.speedup < SCREEN_KILL_SPEEDUP else Decision.UNDECIDED
                 workloads = tuple(bout.measurement(workload, Decision.UNDECIDED) for workload in measured)
-                return _measurement(Stage.SCREEN, task, 1, workloads, total, decision, bout, began_s)
+                return _measurement(Stage.SCREEN, task, threads, workloads, total, decision, bout, began_s)
 
         return _caught(run, seed)
 
@@ -230,11 +216,9 @@ class Benchmark:
     @contextmanager
     def _contest(self, task: KernelTask, threads: int) -> Iterator[tuple[Contest, np.random.Generator]]:
         rng = np.random.default_rng()
-        core = measuring_core() if threads == 1 else None
         with (
-            exclusive_slot(),
-            pinned(core),
-            Contest(task, self._pool, self._ceilings, rng, core, threads, self._defences) as contest,
+            self._track.reserve(threads) as core,
+            Contest(task, self._track, self._ceilings, rng, core, threads, self._defences) as contest,
         ):
             yield contest, rng
 
@@ -251,34 +235,16 @@ class Benchmark:
         seed: int,
     ) -> Iterator[Bout]:
         with self._contest(task, threads) as (contest, _):
-
-            def enter(kernel: Candidate, built: bytes, *, is_judged: bool) -> tuple[Side, Prepared]:
-                runner = open_cpp_runner(
-                    self._sandbox,
-                    task,
-                    kernel,
-                    built,
-                    contest.arena,
-                    contest.core,
-                    threads,
-                    cache_folder=self._cache_folder,
-                    defences=self._defences,
-                    is_judged=is_judged,
-                )
-                return contest.enter(runner, self._ceilings.dispatch_us)
-
-            handshake, _ = contest.enter(
-                open_null_runner(
-                    self._sandbox, task, contest.arena, contest.core, threads, cache_folder=self._cache_folder
-                ),
-                dispatch_us=0.0,
-            )
-            current = enter(live.candidate, live.artifact, is_judged=False)[0] if live else None
-            side, prepared = enter(candidate, artifact, is_judged=True)
+            dispatch_us = self._ceilings.dispatch_us
+            handshake = contest.enter_handshake()
+            current: Sequence[Side] = ()
+            if live:
+                current, _ = contest.enter(live.candidate, live.artifact, is_judged=False, dispatch_us=dispatch_us)
+            sides, prepared = contest.enter(candidate, artifact, is_judged=True, dispatch_us=dispatch_us)
             yield Bout(
                 contest,
                 best,
-                side,
+                sides,
                 prepared,
                 current,
                 handshake,

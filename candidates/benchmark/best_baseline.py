@@ -13,8 +13,7 @@ from candidates.measurement import Baseline
 from candidates.record import Record
 from candidates.task import KernelTask, Workload
 
-PYTORCH_BASELINES = (Baseline.EAGER, Baseline.EAGER_OUT, Baseline.FUSED, Baseline.COMPILE)
-_MAY_BE_MISSING = (Baseline.FUSED, Baseline.COMPILE)
+_ALWAYS_THERE = (Baseline.EAGER, Baseline.EAGER_OUT)
 _ROUNDS, _FEWEST_ROUNDS, _ROUNDS_S = 11, 3, 0.4
 
 
@@ -42,11 +41,6 @@ def fix_best_baselines(
     )
 
 
-def time_baseline(contest: Contest, workload: Workload, baseline: Baseline, rng: np.random.Generator) -> float:
-    """One call in us, dispatch included. Raises BaselineFailed."""
-    return _time_sides(contest, workload, {baseline: contest.baseline(baseline)}, rng)[baseline]
-
-
 def _fix_best_baseline(
     contest: Contest, workload: Workload, baselines: Sequence[Baseline], rng: np.random.Generator
 ) -> BestBaseline:
@@ -57,7 +51,7 @@ def _fix_best_baseline(
             with contest.sampler(workload, 1) as sampler:
                 sampler.lay_out(sides[baseline])
         except BaselineFailed:
-            if baseline not in _MAY_BE_MISSING:
+            if baseline in _ALWAYS_THERE:
                 raise
             sides.pop(baseline, None)
     times_us = _time_sides(contest, workload, sides, rng)

@@ -1,7 +1,8 @@
 """Bout: one candidate process against the fixed best baselines, workload by workload."""
 
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from candidates.benchmark.audit import Audit, Caught
 from candidates.benchmark.best_baseline import BestBaseline
 from candidates.benchmark.contest import Contest
-from candidates.benchmark.pairing import HANDSHAKE_DOUBT_NS, Pairing, Side
+from candidates.benchmark.pairing import HANDSHAKE_DOUBT_NS, Pairing, Sampler, Side
 from candidates.benchmark.statistics import (
     MARGIN,
     WorkloadSpeedup,
@@ -23,7 +24,7 @@ from candidates.device import DeviceCeilings
 from candidates.floor import floor_us
 from candidates.judge.defences import Defence, Defences
 from candidates.judge.outputs import Fault, rejected
-from candidates.kernel_runner import Prepared
+from candidates.kernel_runner import NoGraph, Prepared
 from candidates.measurement import Baseline, Decision, WorkloadMeasurement
 from candidates.task import Workload
 from candidates.verdict import Reason
@@ -52,16 +53,17 @@ class Bout:
         self,
         contest: Contest,
         best: Mapping[str, BestBaseline],
-        candidate: Side,
+        candidate: Sequence[Side],
         prepared: Prepared,
-        current: Side | None,
+        current: Sequence[Side],
         handshake: Side,
         ceilings: DeviceCeilings,
         measure_again: Callable[[DeviceCeilings], DeviceCeilings],
         seed: int,
         defences: Defences,
     ) -> None:
-        """`handshake` is a side without a kernel, which tells what answering costs.
+        """`candidate` and `current` (empty without a live kernel) are the forms of one process each; on every workload
+        the faster one competes. `handshake` is a side without a kernel, which tells what answering costs.
 
         `measure_again` raises the ceilings where the first measuring of them was disturbed.
         """
@@ -113,7 +115,8 @@ class Bout:
         batched = self._heats[workload.name].pairing
         if batched.count == 1 or Defence.SINGLE_CALLS not in self._defences:
             return True
-        single = Pairing(batched.baseline, batched.candidate, 1, self._rng, self._audit, self._handshake)
+        sides = batched.baseline.called_alone(), batched.candidate.called_alone()
+        single = Pairing(*sides, 1, self._rng, self._audit, self._handshake)
         with self._contest.sampler(workload, batched.count) as sampler:
             sampler.lay_out(single.baseline)
             sampler.lay_out(single.candidate)
@@ -146,8 +149,10 @@ class Bout:
         kernel_only_us = median(heat.pairing.candidate_times_us())
         return WorkloadMeasurement(
             workload=workload.name,
-            candidate_us=kernel_only_us + self._candidate.dispatch_us,
+            candidate_us=kernel_only_us + heat.pairing.candidate.dispatch_us,
             kernel_only_us=kernel_only_us,
+            device_us=heat.pairing.candidate_device_us(),
+            is_graph=heat.pairing.candidate.is_graph,
             baselines_us=dict(heat.baselines_us) | {heat.opponent: speedup.baseline_us},
             best_baseline=heat.opponent,
             speedup_over_best=speedup.speedup,
@@ -163,18 +168,18 @@ class Bout:
         opponent, baselines_us = best.best, dict(best.times_us)
         baseline = self._contest.baseline(best.best)
         with self._contest.sampler(workload, self._estimate_calls(workload, best.time_us)) as sampler:
-            sampler.lay_out(self._candidate)
-            candidate_us = sampler.estimate_us(self._candidate, sampler.largest_count)
-            if self._current is not None:
+            candidate, candidate_us = _fastest(sampler, self._candidate)
+            if self._current:
+                current, _ = _fastest(sampler, self._current)
                 sampler.lay_out(baseline)
-                sampler.lay_out(self._current)
-                trial = Pairing(baseline, self._current, sampler.largest_count, self._rng)
+                sampler.lay_out(current)
+                trial = Pairing(baseline, current, sampler.largest_count, self._rng)
                 trial.take(sampler, _TRIAL_PAIRS, math.inf)
-                baselines_us[Baseline.CURRENT] = median(trial.candidate_times_us()) + self._current.dispatch_us
+                baselines_us[Baseline.CURRENT] = median(trial.candidate_times_us()) + current.dispatch_us
                 if median_ratio(trial.ratios()) > 1:
-                    opponent, baseline = Baseline.CURRENT, self._current
+                    opponent, baseline = Baseline.CURRENT, current
         count = self._contest.choose_count(workload, baselines_us[opponent], candidate_us)
-        pairing = Pairing(baseline, self._candidate, count, self._rng, self._audit, self._handshake)
+        pairing = Pairing(baseline, candidate, count, self._rng, self._audit, self._handshake)
         return _Heat(pairing=pairing, opponent=opponent, baselines_us=baselines_us)
 
     def _estimate_calls(self, workload: Workload, baseline_us: float) -> int:
@@ -204,6 +209,17 @@ class Bout:
 
     def _catch(self, reason: Reason, workload: Workload, message: str) -> None:
         raise Caught(rejected(workload, Fault(reason=reason, message=message), seed=self._seed))
+
+
+def _fastest(sampler: Sampler, forms: Sequence[Side]) -> tuple[Side, float]:
+    """And what one call takes, in us, without dispatch. The first form is one that every kernel has."""
+    times_us: dict[Side, float] = {}
+    for side in forms:
+        with contextlib.suppress(NoGraph):
+            sampler.lay_out(side)
+            times_us[side] = sampler.estimate_us(side, sampler.largest_count)
+    fastest = min(times_us, key=lambda side: times_us[side] + side.dispatch_us)
+    return fastest, times_us[fastest]
 
 
 def is_settled(ratios: list[float], protected_pairs: int) -> bool:

@@ -2,8 +2,8 @@
 
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,9 +12,8 @@ from candidates.benchmark.slots import ContentPool, Slots
 from candidates.benchmark.statistics import median
 from candidates.kernel_runner import KernelRunner
 
-SAMPLE_US = 100.0
-"""What a sample of the faster side should last at least."""
-LONGEST_SAMPLE_US = 1000.0
+_LONGEST_SAMPLE = 10
+"""Of the slower side, in the shortest of the faster one."""
 HANDSHAKE_DOUBT_NS = 500
 """Handshakes of two processes of equal code differ by up to this."""
 SHORTEST_CALL_US, SHORTEST_ESTIMATE_US = 1e-3, 0.1
@@ -57,6 +56,12 @@ class Side:
     """What serving adds to each of its calls; 0 where a sample contains it."""
     is_trusted: bool = False
     """PyTorch: what it does in a warm-up call is its own affair."""
+    alone: KernelRunner | None = None
+    """The same where one call is timed and a launch must not count; None: `runner` does."""
+    is_graph: bool = False
+
+    def called_alone(self) -> "Side":
+        return self if self.alone is None else replace(self, runner=self.alone)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +69,7 @@ class Sample:
     batch_ns: int
     null_ns: int
     was_preempted: bool
+    device_ns: int | None = None
 
 
 def call_times_us(
@@ -85,16 +91,25 @@ def call_times_us(
 class Sampler:
     """Takes single samples of any side over one workload's slots; the last `warm_ups` of them are for warm-up calls.
 
-    `flush` is given where serving finds the parameters cold.
+    `flush` is given where serving finds the parameters cold and calls do not see to that. With `is_device` the CPU's
+    work is copying: what the device does is done at the reply.
     """
 
     def __init__(
-        self, slots: Slots, content: ContentPool, flush: CacheFlush | None, *, shares_core: bool, warm_ups: int
+        self,
+        slots: Slots,
+        content: ContentPool,
+        flush: CacheFlush | None,
+        *,
+        shares_core: bool,
+        is_device: bool,
+        warm_ups: int,
     ) -> None:
         self.slots = slots
         self._content = content
         self._flush = flush
         self.shares_core = shares_core
+        self._is_device = is_device
         self._warm_ups = warm_ups
 
     @property
@@ -118,31 +133,33 @@ class Sampler:
         used_ns = runner.cpu_time_ns()
         runner.run(self.largest_count, self._warm_ups)
         warm_up_ns = runner.cpu_time_ns() - used_ns
-        null_ns, was_null_preempted = self._run_null(runner)
-        batch_ns, was_preempted = self._run(runner, count)
+        null_ns, was_null_preempted = self._run_null(runner, count)
+        batch_ns, was_preempted = self._run(runner, lambda: runner.run(0, count))
+        device_ns = runner.device_ns()
         runner.freeze()
-        if not side.is_trusted:
+        if not side.is_trusted and not self._is_device:
             # It may have fetched what the batch needs, or thrown out what its opponent needs.
             expected_ns = _WARM_UP_CALLS * self._warm_ups * max(batch_ns - null_ns, 0) // count + _WARM_UP_NS
             batch_ns += max(warm_up_ns - expected_ns, 0)
-        return Sample(batch_ns=batch_ns, null_ns=null_ns, was_preempted=was_preempted or was_null_preempted)
+        was_preempted = was_preempted or was_null_preempted
+        return Sample(batch_ns=batch_ns, null_ns=null_ns, was_preempted=was_preempted, device_ns=device_ns)
 
-    def sample_null(self, side: Side) -> int:
-        """ns of a handshake as `sample` takes it, of a side without a kernel."""
+    def sample_null(self, side: Side, count: int) -> int:
+        """ns of the handshake of a batch as `sample` takes it, of a side without a kernel."""
         side.runner.thaw()
-        side.runner.run(0, 0)
-        null_ns, _ = self._run_null(side.runner)
+        side.runner.run_null(0)
+        null_ns, _ = self._run_null(side.runner, count)
         side.runner.freeze()
         return null_ns
 
-    def _run_null(self, runner: KernelRunner) -> tuple[int, bool]:
+    def _run_null(self, runner: KernelRunner, count: int) -> tuple[int, bool]:
         for _ in range(_NULL_TRIES):
-            null_ns, was_preempted = self._run(runner, 0)
+            null_ns, was_preempted = self._run(runner, lambda: runner.run_null(count))
             if not was_preempted:
                 break
         return null_ns, was_preempted
 
-    def _run(self, runner: KernelRunner, count: int) -> tuple[int, bool]:
+    def _run(self, runner: KernelRunner, batch: Callable[[], int]) -> tuple[int, bool]:
         """(ns, was preempted). On several cores nothing tells waiting for work from waiting for a core: all samples
         count there, and it takes more of them.
 
@@ -152,6 +169,7 @@ class Sampler:
         """
         runner.freeze()
         self.slots.refresh(self._content)
+        runner.take_in()
         used_before_ns = used_ns = runner.cpu_time_ns()
         runner.thaw()
         for _ in range(_SETTLING_TRIES):
@@ -161,19 +179,22 @@ class Sampler:
             if used_ns == last_ns != used_before_ns:
                 break
         untimed_ns = used_ns - used_before_ns
-        batch_ns, was_preempted = self._time(runner, count)
-        if not self.shares_core:
+        batch_ns, was_preempted = self._time(runner, batch)
+        if self._is_device:
+            runner.collect()
+            runner.freeze()
+        elif not self.shares_core:
             # On another core a thread may go on after the reply, until it is frozen.
             used_ns = runner.cpu_time_ns()
             runner.freeze()
             untimed_ns += runner.cpu_time_ns() - used_ns
         return untimed_ns + batch_ns, was_preempted
 
-    def _time(self, runner: KernelRunner, count: int) -> tuple[int, bool]:
+    def _time(self, runner: KernelRunner, batch: Callable[[], int]) -> tuple[int, bool]:
         if not self.shares_core:
-            return runner.run(0, count), False
+            return batch(), False
         ran_before_ns = time.thread_time_ns() + runner.cpu_time_ns()
-        batch_ns = runner.run(0, count)
+        batch_ns = batch()
         ran_ns = time.thread_time_ns() + runner.cpu_time_ns() - ran_before_ns
         return batch_ns, batch_ns - ran_ns > _ABSENT_NS + _ABSENT_SHARE * batch_ns
 
@@ -237,6 +258,11 @@ class Pairing:
             believed_nulls_ns=self._believed_nulls_ns,
         )
 
+    def candidate_device_us(self) -> float | None:
+        """Of one call, by the device's own clock."""
+        told_ns = [sample.device_ns for sample in self._samples[True] if sample.device_ns is not None]
+        return median(told_ns) / self.count / 1000 if told_ns else None
+
     def baseline_times_us(self) -> list[float]:
         return call_times_us(self._samples[False], self.count, shares_core=self._shares_core)
 
@@ -261,7 +287,7 @@ class Pairing:
             self._preempted[is_candidate] += sample.was_preempted
             taken[is_candidate] = sample
         if self._handshake:
-            self._believed_nulls_ns.append(sampler.sample_null(self._handshake))
+            self._believed_nulls_ns.append(sampler.sample_null(self._handshake, self.count))
         if self._audit:
             self._audit.judge(seen[True])
         self._refuse_provoked_preemption()
@@ -277,12 +303,12 @@ class Pairing:
             raise PreemptionProvoked(f"{theirs} of about {seen} samples were preempted, {ours} of the baseline's")
 
 
-def choose_count(baseline_us: float, candidate_us: float, slots_fit: int) -> int:
-    """Calls in a sample: enough for SAMPLE_US of the faster side, few enough that the slower one stays bounded.
+def choose_count(baseline_us: float, candidate_us: float, slots_fit: int, sample_us: float) -> int:
+    """Calls in a sample: enough for `sample_us` of the faster side, few enough that the slower one stays bounded.
 
     `slots_fit`: how many slots the private cache holds; beyond that only as many as less than half of the wanted sample
     needs, since activations are warm in serving.
     """
     faster, slower = min(baseline_us, candidate_us), max(baseline_us, candidate_us)
-    wanted = min(SAMPLE_US / faster, max(slots_fit, 0.4 * SAMPLE_US / faster))
-    return max(1, int(min(wanted, LONGEST_SAMPLE_US / slower)))
+    wanted = min(sample_us / faster, max(slots_fit, 0.4 * sample_us / faster))
+    return max(1, int(min(wanted, _LONGEST_SAMPLE * sample_us / slower)))

@@ -32,7 +32,7 @@ from candidates.judge.gpu_sanitizer import (
 from candidates.judge.judge import GpuBench
 from candidates.judge.outputs import Fault, rejected
 from candidates.judge.plain_calls import lay_out_calls, make_arena, place_one_set
-from candidates.judge.python_runner import How, Watch, on_gpu, open_python_runner, run_as
+from candidates.judge.python_runner import Watch, on_gpu, open_python_runner
 from candidates.judge.reduced_shapes import Inputs, reduced_calls
 from candidates.judge.sanitizers import Sanitized, SanitizersUnavailable
 from candidates.judge.watcher import LOG_FILE, Program, Watcher, compute_sanitizer
@@ -40,6 +40,7 @@ from candidates.kernel_runner import RunnerEnded
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Evidence, Reason, Rejected
 from kernel_sandbox.arena import Segment
+from kernel_sandbox.runners.gpu_device import Run
 from kernel_sandbox.sandbox import Ending, Finished, SandboxError
 
 TOOLS = (Tool.MEMCHECK, Tool.RACECHECK, Tool.SYNCCHECK)
@@ -133,6 +134,7 @@ class GpuSanitizers:
                     arena,
                     self._mode,
                     call_limit_s=CALLS_LIMIT_S,
+                    is_judged=candidate is not None,
                     watch=watch,
                 )
                 stack.callback(runner.close)
@@ -147,8 +149,8 @@ class GpuSanitizers:
                     laid_out = lay_out_calls(task, at, inputs, parameters, arena)
                     runner.lay_out([at.axes[axis] for axis in task.axes], laid_out)
                     # Cold, so that the tool has a kernel to watch where there is none of a candidate's.
-                    how = How(0) if candidate is not None else How.WITHOUT_CALLS | How.COLD
-                    run_as(runner, 0, len(laid_out), how)
+                    how = None if candidate is not None else Run.WITHOUT_CALLS | Run.COLD
+                    runner.run_timed(0, len(laid_out), how)
                     runner.collect()
                     done.append(at)
                 at = None

@@ -2,13 +2,11 @@
 
 import contextlib
 import json
-import struct
 from dataclasses import dataclass, replace
-from enum import IntFlag
 from importlib import resources
 
 from candidates.candidate import Candidate, LanguageName
-from candidates.judge.runner_process import ENDING_GRACE_S, RunnerProcess, Timed
+from candidates.judge.runner_process import ENDING_GRACE_S, RunnerProcess
 from candidates.judge.watcher import LOG_BYTES, Watcher
 from candidates.kernel_runner import RunnerEnded
 from candidates.languages.triton_artifact import TRITON_CACHE
@@ -29,7 +27,6 @@ _WATCHER_MEMORY_BYTES = 8 << 30
 """compute-sanitizer keeps track of a GPU's memory in the host's."""
 _MACHINERY_STATUSES = (70, NO_DEVICE_STATUS)  # 70: MACHINERY_FAILED of python_runner.py
 _RUNNERS = resources.files("kernel_sandbox.runners")
-_HOW = struct.Struct("=Q")
 _FILES = (
     *("python_runner.py", "python_kernel.py", "host_watch.py", "device_slots.py", "gpu_device.py", "host_device.py"),
     *(f"interpreter_{part}.py" for part in ("repairs", "reductions", "launches", "races")),
@@ -43,33 +40,6 @@ INTERPRETED = "interpret"
 def on_gpu(uuid: str) -> str:
     """The mode of a runner on one GPU, or on a part of one (`MIG-…`)."""
     return f"device={uuid}"
-
-
-class How(IntFlag):
-    """How calls are made that are timed; as Run in kernel_sandbox/runners/python_runner.py."""
-
-    TIMED = 1
-    COLD = 2
-    """What a call reads is not in L2."""
-    GRAPH = 4
-    """By replaying a CUDA graph, captured at the first such call."""
-    WITHOUT_CALLS = 8
-    """All but the calls: what everything around them takes."""
-    PROFILED = 16
-    """A profiler that waits to be told sees the calls alone, without the copies and fills around them."""
-
-
-def run_as(runner: RunnerProcess, first: int, count: int, how: How) -> Timed:
-    """`count` calls from `first` on. Raises RunnerEnded."""
-    return runner.run_timed(first, count, _HOW.pack(how))
-
-
-def time_on_gpu(runner: RunnerProcess, first: int, count: int, how: How) -> Timed:
-    """Of `count` calls from `first` on, without what the same requests take without them. The judge's clock decides;
-    the device's own, which the runner reads, is there to be compared."""
-    calls = run_as(runner, first, count, how | How.TIMED)
-    around = run_as(runner, first, count, how | How.TIMED | How.WITHOUT_CALLS)
-    return Timed(wall_ns=calls.wall_ns - around.wall_ns, told_ns=calls.told_ns - around.told_ns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,21 +64,23 @@ def open_python_runner(
     *,
     call_limit_s: float,
     core: int | None = None,
+    is_judged: bool = True,
     watch: Watch | None = None,
 ) -> RunnerProcess:
     """A fresh process with the kernel loaded. Raises RunnerEnded when it cannot be, SandboxError for the machine.
 
-    The artifact of a Triton kernel is what a GPU need not compile again; its source is the candidate's. Without a
-    candidate nothing is on trial: whatever ends the runner is SandboxError, and only what is WITHOUT_CALLS can be run.
-    A runner that says that its machinery failed is believed if it also fails without the kernel; one that is watched is
-    not tried again here, since its tool may be at fault. The arena must hold the descriptors' whole life.
+    Without a candidate there is nothing to call. `is_judged` False: the kernel is not the one on trial, and wherever
+    RunnerEnded would be raised, here or later, SandboxError is.
+    The artifact of a Triton kernel is what a GPU need not compile again; its source is the candidate's. A runner that
+    says that its machinery failed is believed if it also fails without the kernel; one under `watch` is not tried again
+    here, since its tool may be at fault. The arena must hold the descriptors' whole life.
     """
     try:
-        return _open(sandbox, task, candidate, artifact, arena, mode, call_limit_s, core, watch)
+        return _open(sandbox, task, candidate, artifact, arena, mode, call_limit_s, core, watch, is_judged=is_judged)
     except RunnerEnded as ended:
         finished = ended.finished
         if watch is None and finished.ending is Ending.EXITED and finished.exit_code in _MACHINERY_STATUSES:
-            _open(sandbox, task, None, b"", arena, mode, call_limit_s, core, None).close()
+            _open(sandbox, task, None, b"", arena, mode, call_limit_s, core, None, is_judged=False).close()
         raise
 
 
@@ -122,6 +94,8 @@ def _open(
     call_limit_s: float,
     core: int | None,
     watch: Watch | None,
+    *,
+    is_judged: bool,
 ) -> RunnerProcess:
     environment = python_environment()
     is_interpreted = mode == INTERPRETED
@@ -176,7 +150,7 @@ def _open(
             load_limit_s=LOAD_LIMIT_S if watch is None else watch.load_limit_s,
             call_limit_s=call_limit_s,
             has_prepare=candidate is not None and candidate.prepare is not None,
-            is_judged=candidate is not None,
+            is_judged=is_judged,
             ending_grace_s=ENDING_GRACE_S if watch is None else watch.ending_grace_s,
         )
         runner.await_loading()

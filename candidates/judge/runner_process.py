@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from candidates.kernel_runner import Call, Prepared, RunnerEnded
+from candidates.kernel_runner import Call, NoGraph, Prepared, RunnerEnded
 from candidates.task import KernelTask
 from kernel_sandbox.arena import Arena, Place, Segment
+from kernel_sandbox.runners.gpu_device import NO_GRAPH
 from kernel_sandbox.sandbox import Ending, Finished, SandboxedProcess, SandboxError, SandboxSession
 
 ENDING_GRACE_S = 2.0
@@ -23,7 +24,8 @@ ENDING_GRACE_S = 2.0
 
 _REQUEST = struct.Struct("=QIIII")
 _REPLY = struct.Struct("=QQ")
-_HELLO, _PREPARE, _LAY_OUT, _RUN = range(4)
+_HOW = struct.Struct("=Q")
+_HELLO, _PREPARE, _LAY_OUT, _RUN, _COPY_IN = range(5)
 _OUTPUTS_BIT = 1 << 63
 
 
@@ -91,15 +93,25 @@ class RunnerProcess:
         self._request(_LAY_OUT, words, self._call_limit_s)
 
     def run(self, first: int, count: int) -> int:
-        return self.run_timed(first, count, b"").wall_ns
+        return self.run_timed(first, count).wall_ns
 
-    def run_timed(self, first: int, count: int, how: bytes) -> Timed:
-        """As `run`; `how` is the request's payload, which the runner knows.
+    def run_null(self, count: int) -> int:
+        return self.run(0, 0)
+
+    def device_ns(self) -> int | None:
+        return None
+
+    def take_in(self) -> None:
+        """The kernel finds the arena itself."""
+
+    def run_timed(self, first: int, count: int, how: int | None = None) -> Timed:
+        """As `run`; `how` is the request's payload, which a runner on a device knows.
 
         The clock spans one write and one poll; nothing else happens between its two readings.
         """
         nonce = secrets.randbits(64)
-        request = _REQUEST.pack(nonce, _RUN, first, count, len(how)) + how
+        payload = b"" if how is None else _HOW.pack(how)
+        request = _REQUEST.pack(nonce, _RUN, first, count, len(payload)) + payload
         stdin_fd, poll, limit_ms = self._stdin_fd, self._poll.poll, self._call_limit_s * 1000
         started_ns = time.perf_counter_ns()
         try:
@@ -111,6 +123,15 @@ class RunnerProcess:
         if not ready:
             raise self._overdue(self._call_limit_s)
         return Timed(wall_ns=elapsed_ns, told_ns=self._read_reply(nonce))
+
+    def capture(self, first: int, count: int, how: int) -> None:
+        """Of a runner on a device: runs the calls once, so that a graph replays them later. Raises NoGraph."""
+        if self.run_timed(first, count, how).told_ns == NO_GRAPH:
+            raise NoGraph("no CUDA graph can hold its calls")
+
+    def copy_in(self) -> None:
+        """Of a runner on a device: it copies what lies in the arena now."""
+        self._request(_COPY_IN, [], self._call_limit_s)
 
     def collect(self) -> None:
         # A runner that copies reads no request before it has.

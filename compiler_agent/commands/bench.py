@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from candidates.benchmark.benchmark import TIMED_LANGUAGES
 from candidates.measurement import Decision, Measurement
 from candidates.verdict import Rejected, is_native
 from compiler_agent.commands.judge import parse_candidate, print_verdict, record_evaluation, verdict_document
@@ -37,8 +36,8 @@ def bench(
         built = workbench.builder.build(found, parsed)
         verdict = built if isinstance(built, Rejected) else workbench.judge.judge(found, parsed, built)
         measured: Measurement | Rejected | None = None
-        if parsed.language in TIMED_LANGUAGES and is_native(verdict) and isinstance(built, bytes):
-            benchmark = workbench.benchmark(found.threads)
+        benchmark = workbench.benchmark(found)
+        if benchmark is not None and is_native(verdict) and isinstance(built, bytes):
             measured = benchmark.race(found, parsed, built)
             if confirm and isinstance(measured, Measurement) and measured.decision is Decision.WIN:
                 measured = benchmark.confirm(found, parsed, built)

@@ -58,6 +58,7 @@ def hot_ops(
         replayed,
         device_id=fingerprint_device().id,
         architectures=(),
+        gpu=None,
         keep=workloads,
         ceilings_of=functools.partial(known_ceilings, settings, ledger),
         put_task=ledger.put_task,

@@ -27,6 +27,7 @@ from compiler_agent.commands.options import (
     UtilisationOption,
     WorkloadClassOption,
 )
+from compiler_agent.gpu import target_gpu
 from compiler_agent.local_run import perform_run
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
@@ -96,6 +97,7 @@ def run(
     )
     open_model(model, settings.home)
     require_machine(settings)
+    ledger = Ledger(settings.ledger_url)
     request = RunRequest.model_validate(
         {
             "traces": tuple(str(path) for path in paths),
@@ -114,10 +116,11 @@ def run(
             "end_to_end_s": end_to_end_seconds,
             "compile_s": compile_seconds,
             "architectures": tuple(architecture or ()),
+            "gpu": target_gpu(settings, ledger, architecture or ()),
             "approve_automatically": approve_automatically,
         }
     )
-    report = perform_run(settings, Ledger(settings.ledger_url), request, progress_console)
+    report = perform_run(settings, ledger, request, progress_console)
     assert isinstance(report, RunReport)
     if json:
         print_json(report)

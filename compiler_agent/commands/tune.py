@@ -18,6 +18,7 @@ from compiler_agent.commands.options import (
     SandboxOption,
 )
 from compiler_agent.commands.task import find_task
+from compiler_agent.gpu import target_gpu
 from compiler_agent.local_run import perform_run
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
@@ -50,10 +51,11 @@ def tune(
     )
     ledger = Ledger(settings.ledger_url)
     found = find_task(ledger, task)
-    if architecture:
-        found = found.aimed_at(tuple(architecture))
-        ledger.put_task(found)
     require_machine(settings)
+    gpu = target_gpu(settings, ledger, architecture or ())
+    if architecture:
+        found = found.aimed_at(tuple(architecture), gpu)
+        ledger.put_task(found)
     request = TuneRequest(
         task_id=found.id,
         op=found.op,
@@ -61,6 +63,7 @@ def tune(
         models=chosen.models,
         search_s=seconds,
         attempts=attempts,
+        gpu=gpu,
     )
     report = perform_run(settings, ledger, request, progress_console)
     assert isinstance(report, TuneReport)

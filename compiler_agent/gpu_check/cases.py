@@ -6,6 +6,7 @@ from importlib import resources
 from candidates.candidate import Candidate, LanguageName
 from candidates.judge.gpu_sanitizer import Clean, Flawed, Tool, Unfinished, read_sanitizer_log
 from candidates.language import KernelLanguage
+from candidates.measurement import Measurement
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
 from candidates.verdict import Accepted, Rejected, Verdict
 from compiler_agent.gpu_check.results import CaseOutcome, CaseResult
@@ -31,6 +32,8 @@ class Case:
     is_attack: bool = False
     sanitized: str = ""
     """`clean` or the reason that compute-sanitizer's memcheck gives; empty: it is not run under it."""
+    raced: bool = False
+    """Against PyTorch on the GPU, as every candidate that is right."""
 
     @property
     def name(self) -> str:
@@ -47,19 +50,22 @@ class Case:
         return language.parse_source(self.source(), self.file)
 
 
-def _case(file: str, judged: str, on_device: str, *, is_attack: bool = False, sanitized: str = "") -> Case:
+def _case(
+    file: str, judged: str, on_device: str, *, is_attack: bool = False, sanitized: str = "", raced: bool = False
+) -> Case:
     return Case(
         file=file,
         judged=frozenset(judged.split()),
         on_device=frozenset(on_device.split()),
         is_attack=is_attack,
         sanitized=sanitized,
+        raced=raced,
     )
 
 
 CASES = (
-    _case("honest.py", "accepted", "right"),
-    _case("honest.cu", "accepted", "right", sanitized="clean"),
+    _case("honest.py", "accepted", "right", raced=True),
+    _case("honest.cu", "accepted", "right", sanitized="clean", raced=True),
     _case("wrong_epsilon.py", "wrong_values", "wrong_values"),
     _case("last_column.py", "output_not_written wrong_values", "output_not_written"),
     _case("half_of_the_rows.cu", "output_not_written wrong_values", "output_not_written"),
@@ -141,12 +147,22 @@ def sanitizer_result(case: Case, log: str) -> CaseResult:
     return _result(case, "sanitizer", found, outcome, detail)
 
 
+def race_result(case: Case, measured: Measurement | Rejected) -> CaseResult:
+    if isinstance(measured, Rejected):
+        message = f"{measured.reason.value}: {measured.evidence.message}"[:500]
+        return _result(case, "race", "rejected", CaseOutcome.UNEXPECTED, message)
+    detail = f"{measured.decision.value} at {measured.traffic_weighted_speedup:.2f}x"
+    return _result(case, "race", "measured", CaseOutcome.AS_EXPECTED, detail)
+
+
 def not_run(case: Case, where: str, why: str) -> CaseResult:
     return _result(case, where, "nothing", CaseOutcome.NOT_RUN, why)
 
 
 def _result(case: Case, where: str, found: str, outcome: CaseOutcome, detail: str) -> CaseResult:
-    expected = {"judge": case.judged, "device": case.on_device, "sanitizer": {case.sanitized}}[where]
+    expected = {"judge": case.judged, "device": case.on_device, "sanitizer": {case.sanitized}, "race": {"measured"}}[
+        where
+    ]
     return CaseResult.model_validate(
         {
             "name": case.name,

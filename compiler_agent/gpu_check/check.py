@@ -8,8 +8,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from candidates.candidate import LanguageName
+from candidates.measurement import Measurement
 from candidates.verdict import Rejected, Verdict
-from compiler_agent.gpu_check.cases import CASES, Case, device_result, judge_result, not_run, sanitizer_result
+from compiler_agent.gpu_check.cases import (
+    CASES,
+    Case,
+    device_result,
+    judge_result,
+    not_run,
+    race_result,
+    sanitizer_result,
+)
 from compiler_agent.gpu_check.children import ChildEnd, ChildEnding
 from compiler_agent.gpu_check.results import (
     CaseAnswer,
@@ -45,6 +54,7 @@ class Court:
     build: Callable[[Case], bytes | Rejected]
     """Raises SandboxError where a compiler is missing."""
     judge: Callable[[Case, bytes], Verdict]
+    race: Callable[[Case, bytes, GpuCeilings], Measurement | Rejected]
 
 
 @dataclass(slots=True)
@@ -71,12 +81,12 @@ class GpuCheck:
         self.say(f"{facts.device['model']} ({facts.device['architecture']}), {self.uuid}")
         ceilings = self._measure_ceilings(deadline_s)
         court = self.open_court(facts)
-        results = self._try_cases(court, min(time.monotonic() + CASES_S, deadline_s))
+        results = self._try_cases(court, ceilings, min(time.monotonic() + CASES_S, deadline_s))
         attacks = {case.file for case in self.cases if case.is_attack}
         ops = self._hold_contests(ceilings, deadline_s) if ceilings else [self._missing("failed", "no ceilings")]
         return GpuDocument(
             device=facts.device,
-            fingerprint=facts.fingerprint,
+            fingerprint=facts.fingerprint.id,
             ceilings=ceilings,
             correctness=tuple(result for file, result in results if file not in attacks),
             attacks=tuple(result for file, result in results if file in attacks),
@@ -104,7 +114,7 @@ class GpuCheck:
         self.notes.append(f"no ceilings: {_why(ended)}")
         return None
 
-    def _try_cases(self, court: Court, deadline_s: float) -> list[tuple[str, CaseResult]]:
+    def _try_cases(self, court: Court, ceilings: GpuCeilings | None, deadline_s: float) -> list[tuple[str, CaseResult]]:
         results: list[tuple[str, CaseResult]] = []
         artifacts: dict[str, str | None] = {}
         with TemporaryDirectory() as folder:
@@ -115,6 +125,9 @@ class GpuCheck:
                 self.say(f"judging {case.file}")
                 built, result = _try_in_court(court, case)
                 results.append((case.file, result))
+                if case.raced:
+                    self.say(f"racing {case.file}")
+                    results.append((case.file, _race(court, case, built, ceilings)))
                 if not case.on_device:
                     continue
                 if case.language is LanguageName.TRITON:
@@ -210,6 +223,15 @@ def _try_in_court(court: Court, case: Case) -> tuple[bytes | None, CaseResult]:
         return built, judge_result(case, court.judge(case, made))
     except Exception as error:  # noqa: BLE001  (a missing compiler, a sandbox that fails: the others go on)
         return built, not_run(case, "judge", f"{type(error).__name__}: {error}"[:500])
+
+
+def _race(court: Court, case: Case, built: bytes | None, ceilings: GpuCeilings | None) -> CaseResult:
+    if built is None or ceilings is None:
+        return not_run(case, "race", "it was not compiled, or there are no ceilings")
+    try:
+        return race_result(case, court.race(case, built, ceilings))
+    except Exception as error:  # noqa: BLE001  (as above)
+        return not_run(case, "race", f"{type(error).__name__}: {error}"[:500])
 
 
 def _unanswered(case: Case, ended: ChildEnd) -> CaseResult:

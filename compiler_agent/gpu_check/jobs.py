@@ -39,7 +39,7 @@ def do_job(device: Device, job: Job, make: MakeContest = _make_contest) -> Itera
     """Raises DeviceFault."""
     match job:
         case FactsJob():
-            yield FactsAnswer(device=asdict(device.facts), fingerprint=fingerprint_gpu(device.facts, _compilers()).id)
+            yield FactsAnswer(device=asdict(device.facts), fingerprint=fingerprint_gpu(device.facts, _compilers()))
         case CeilingsJob():
             deadline_s = time.monotonic() + job.limit_s
             yield CeilingsAnswer(ceilings=measure_gpu_ceilings(device, deadline_s=deadline_s))

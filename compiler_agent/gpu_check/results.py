@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from candidates.device import BandwidthCeiling, rate_at
+from candidates.device import BandwidthCeiling, DeviceCeilings, DeviceFingerprint, rate_at
 from candidates.measurement import Interval
 from candidates.record import Record
 
@@ -20,6 +20,21 @@ class GpuCeilings(Record):
 
     def bytes_per_s(self, working_set_bytes: int) -> float:
         return rate_at(self.copy_bandwidth, working_set_bytes)
+
+    def of_device(self, device: DeviceFingerprint, *, threads: int, dispatch_us: float) -> DeviceCeilings:
+        """As a floor is computed from: one level for L2, one for memory."""
+        l2_bytes = device.cache_bytes[-1]
+        within = max(level.bytes_per_s for level in self.copy_bandwidth if level.working_set_bytes <= l2_bytes)
+        levels = (BandwidthCeiling(working_set_bytes=l2_bytes, bytes_per_s=within), self.copy_bandwidth[-1])
+        return DeviceCeilings(
+            device_id=device.id,
+            threads=threads,
+            read=levels,
+            copy_bandwidth=levels,
+            # The fastest way in which tensor cores multiply float32.
+            flops_per_s={"float32" if name == "tf32" else name: rate for name, rate in self.flops_per_s.items()},
+            dispatch_us=dispatch_us,
+        )
 
     def memory_bytes_per_s(self) -> float:
         """Far outside L2."""
@@ -76,9 +91,10 @@ class CaseResult(Record):
     name: str
     language: str
     expected: str
-    where: Literal["judge", "device", "sanitizer"]
-    """`judge`: the whole path of every candidate, in the sandbox. `device`: this source on the GPU, in a process of its
-    own without a sandbox, as one does with sources that one knows; `sanitizer`: so under compute-sanitizer."""
+    where: Literal["judge", "device", "sanitizer", "race"]
+    """`judge`: the whole path of every candidate, in the sandbox; `race`: the rest of that path, against PyTorch.
+    `device`: this source on the GPU, in a process of its own without a sandbox, as one does with sources that one
+    knows; `sanitizer`: so under compute-sanitizer."""
     found: str
     outcome: CaseOutcome
     detail: str = ""
@@ -145,7 +161,7 @@ Job = Annotated[FactsJob | CeilingsJob | OpJob | CasesJob, Field(discriminator="
 class FactsAnswer(Record):
     kind: Literal["facts"] = "facts"
     device: dict[str, str | int]
-    fingerprint: str
+    fingerprint: DeviceFingerprint
 
 
 class CeilingsAnswer(Record):

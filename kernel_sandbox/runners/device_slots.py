@@ -27,22 +27,31 @@ class DeviceSlot:
         self._arena = arena
         self._place = slice(offset, offset + size)
         self._before, self._after = min(GUARD_BYTES, offset), min(GUARD_BYTES, len(arena) - offset - size)
+        self._around = slice(offset - self._before, offset + size + self._after)
         self.is_result = is_result
         # The tensor itself starts at a multiple of what device memory is aligned to, wherever it lies in the arena.
         self._padding = -self._before % _POINTERS_ALIGNED_BYTES
-        host = torch.full((self._padding + self._before + size + self._after,), 0xFF, dtype=torch.uint8)
-        if is_result:
-            host[self._padding :] = arena[offset - self._before : offset + size + self._after]
-        else:  # NaNs, so that what is read beyond an input shows
-            host[self._padding + self._before : self._padding + self._before + size] = arena[self._place]
-        self._sent = host
-        self._memory = device.allocate(host)
         self._inside = slice(self._padding + self._before, self._padding + self._before + size)
+        # NaNs beside an input, so that what is read beyond it shows.
+        self._sent = torch.full((self._inside.stop + self._after,), 0xFF, dtype=torch.uint8)
+        self._read_arena()
+        self._memory = device.allocate(self._sent)
 
     @property
     def content(self) -> torch.Tensor:
         """[bytes] uint8, on the device."""
         return self._memory.content[self._inside]
+
+    def refill(self) -> None:
+        """With what lies in the arena now, at the same address of the device."""
+        self._read_arena()
+        self._device.write(self._memory.content, self._sent)
+
+    def _read_arena(self) -> None:
+        if self.is_result:
+            self._sent[self._padding :] = self._arena[self._around]
+        else:
+            self._sent[self._inside] = self._arena[self._place]
 
     def copy_back(self) -> None:
         """With the arena's guards; those of the device that were written to show as a broken one of the arena's."""
@@ -50,8 +59,7 @@ class DeviceSlot:
         if self._memory.is_damaged() or not torch.equal(left[: self._padding], self._sent[: self._padding]):
             broken = slice(self._inside.stop, None) if self._after else slice(self._padding, self._inside.start)
             left[broken] = ~self._sent[broken]
-        first = self._place.start - self._before
-        self._arena[first : self._place.stop + self._after] = left[self._padding :]
+        self._arena[self._around] = left[self._padding :]
 
     def has_changed(self) -> bool:
         """Also the guards: who writes beside an input writes to it."""
@@ -69,7 +77,11 @@ class BareSlot:
         self.is_result = is_result
         self.content = torch.empty(size, dtype=torch.uint8, device=device.torch_device)
         """[bytes] uint8, on the device."""
-        self.content.copy_(arena[self._place])
+        self.refill()
+
+    def refill(self) -> None:
+        """With what lies in the arena now."""
+        self.content.copy_(self._arena[self._place])
 
     def copy_back(self) -> None:
         self._arena[self._place] = self._device.read(self.content)

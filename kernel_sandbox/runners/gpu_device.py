@@ -1,4 +1,5 @@
-"""Device: the one boundary between what runs kernels on a GPU and the GPU; CudaDevice is it for NVIDIA's.
+"""Device: the one boundary between what runs kernels on a GPU and the GPU; CudaDevice is it for NVIDIA's. DeviceCalls
+makes calls on one, for both sides of a race alike.
 
 Stands alone beside the runners in a sandbox: the standard library and torch, no import of the project. It launches
 nothing of its own but copies and fills; kernels are launched by whoever calls them, on the stream that is current.
@@ -12,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import IntFlag
 from typing import NoReturn, Protocol
 
 import torch
@@ -26,6 +28,9 @@ _LEFT_FREE_BYTES = 1 << 30
 """Which nobody poisons: libraries need some to load."""
 _POISONED_AT_ONCE_BYTES = 4 << 30
 _PERSISTING_L2_LIMIT = 6  # cudaLimitPersistingL2CacheSize
+NO_GRAPH = 2**64 - 1
+"""What a runner answers instead of a time where no graph can hold the calls."""
+_HOLD_CYCLES = 200_000  # 0.1 ms, several times what a launch takes its host
 
 
 class DeviceMissing(Exception):
@@ -91,6 +96,10 @@ class Device(Protocol):
         """On the host, when all streams are done."""
         ...
 
+    def write(self, memory: torch.Tensor, content: torch.Tensor) -> None:
+        """`content` from the host, when all streams are done."""
+        ...
+
     def poison_free_memory(self) -> None:
         """Fills what nobody holds with NaNs, so that a kernel finds no results of others in what it allocates."""
         ...
@@ -103,6 +112,10 @@ class Device(Protocol):
         """Takes back what a kernel made persist in L2; with `is_cold` also fills L2 with what no kernel reads."""
         ...
 
+    def hold(self) -> None:
+        """Keeps the current stream busy for longer than a launch takes: what is launched next waits for the device."""
+        ...
+
     def mark(self) -> Moment: ...
 
     def capture(self, call: Callable[[], None]) -> Graph:
@@ -112,6 +125,65 @@ class Device(Protocol):
     def stream(self) -> int:
         """Handle of the current stream, for a kernel with a C ABI."""
         ...
+
+
+class Run(IntFlag):
+    """How calls are made; none of these: for their results, and under watch."""
+
+    TIMED = 1
+    """Without the watch over library calls, which takes time."""
+    COLD = 2
+    """What a call reads is not in L2; else calls follow each other with nothing between them."""
+    GRAPH = 4
+    """By replaying a CUDA graph, which the first such calls capture."""
+    WITHOUT_CALLS = 8
+    """All but the calls: what everything around them takes."""
+    HELD = 16
+    """The device is kept busy until the calls are launched, so that what a launch takes does not show."""
+    PROFILED = 32
+    """A profiler that waits to be told sees these calls, without the copies and fills around them."""
+
+
+class DeviceCalls:
+    """The calls of one layout, launched or replayed from CUDA graphs."""
+
+    def __init__(self, device: Device, call: Callable[[int], None]) -> None:
+        """`call` launches the call of an index and waits for nothing, as a capture needs it."""
+        self._device = device
+        self._call = call
+        self._graphs: dict[range, Callable[[], None]] = {}
+
+    def run(self, first: int, count: int, how: Run, launch: Callable[[int], None]) -> int:
+        """What `count` calls took by the device's clock, in ns; all streams are done. `launch` is `call` with what the
+        caller wants around it. Raises CaptureFailed."""
+        together = 1 if how & Run.COLD else max(count, 1)
+        moments = []
+        for start in range(first, first + count, together):
+            calls = range(start, start + together)
+            if how & Run.GRAPH and not how & Run.WITHOUT_CALLS and calls not in self._graphs:
+                self._graphs[calls] = self._capture(calls, launch)
+            self._device.settle_cache(is_cold=bool(how & Run.COLD))
+            if how & Run.HELD:
+                self._device.hold()
+            began = self._device.mark()
+            if how & Run.GRAPH and not how & Run.WITHOUT_CALLS:
+                self._graphs[calls]()
+            elif not how & Run.WITHOUT_CALLS:
+                for index in calls:
+                    launch(index)
+            moments.append((began, self._device.mark()))
+        self._device.synchronise()
+        return int(sum(ended.us_since(began) for began, ended in moments) * 1000)
+
+    def _capture(self, calls: range, launch: Callable[[int], None]) -> Callable[[], None]:
+        for index in calls:
+            launch(index)  # compiles, which no graph can hold
+
+        def call_all() -> None:
+            for index in calls:
+                self._call(index)
+
+        return self._device.capture(call_all).replay
 
 
 def exit_after(fault: DeviceFault) -> NoReturn:
@@ -170,6 +242,11 @@ class CudaDevice:
         with self._watch():
             return memory.cpu()
 
+    def write(self, memory: torch.Tensor, content: torch.Tensor) -> None:
+        self.synchronise()
+        with self._watch():
+            memory.copy_(content)
+
     def poison_free_memory(self) -> None:
         with self._watch():
             torch.cuda.empty_cache()
@@ -197,6 +274,10 @@ class CudaDevice:
             self._runtime.reset_persisting_l2()
             if is_cold:
                 self._flush.add_(1)
+
+    def hold(self) -> None:
+        with self._watch():
+            torch.cuda._sleep(_HOLD_CYCLES)  # type: ignore[no-untyped-call]
 
     def mark(self) -> "CudaMoment":
         with self._watch():

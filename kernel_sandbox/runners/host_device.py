@@ -29,11 +29,16 @@ class HostDevice:
     def read(self, memory: torch.Tensor) -> torch.Tensor:
         return memory.clone()
 
+    def write(self, memory: torch.Tensor, content: torch.Tensor) -> None:
+        memory.copy_(content)
+
     def poison_free_memory(self) -> None: ...
 
     def synchronise(self) -> None: ...
 
     def settle_cache(self, *, is_cold: bool) -> None: ...
+
+    def hold(self) -> None: ...
 
     def mark(self) -> HostMoment:
         return HostMoment(time.perf_counter_ns() / 1000)

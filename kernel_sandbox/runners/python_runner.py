@@ -5,7 +5,8 @@
 MODE is `interpret` (Triton on the CPU), `device`, or `device=UUID` for one of several GPUs. What is called, and how, is
 in `call.json` beside this file, the kernel in `kernel.py` or `kernel.so`. It speaks the protocol of cpp_runner.cpp, but
 answers a RUN when the calls are done, with what they took by the device's clock, and copies what they left into the
-arena afterwards, before it reads the next request. A RUN may have one word of payload: see Run.
+arena afterwards, before it reads the next request. A RUN may have one word of payload, Run of gpu_device.py. COPY_IN
+copies what lies in the arena now to where a layout's calls find it.
 
 Runs inside the sandbox: the standard library, torch and Triton, no import of the project. Nothing that it says is
 believed but "the calls returned"; what it checks of the kernel (library calls, inputs) stands beside the rules that its
@@ -25,9 +26,8 @@ import sys
 import traceback
 import types
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from enum import IntFlag
 from pathlib import Path
 from typing import Any
 
@@ -35,24 +35,9 @@ FOLDER = Path(__file__).parent
 
 MACHINERY_FAILED, LOAD_FAILED, CHANGED_FLOAT_STATE, LIBRARY_CALL, CHANGED_INPUTS = range(70, 75)
 KERNEL_RAISED, CANNOT_INTERPRET, RACE = 75, 76, 79  # 77 and 78 are those of gpu_device.py
-HELLO, PREPARE, LAY_OUT, RUN = range(4)
+HELLO, PREPARE, LAY_OUT, RUN, COPY_IN = range(5)
 REQUEST, REPLY = struct.Struct("=QIIII"), struct.Struct("=QQ")
 OUTPUTS_BIT = 1 << 63
-
-
-class Run(IntFlag):
-    """How calls are made; none of these: for their results, and under watch."""
-
-    TIMED = 1
-    """Without the watch over library calls, which takes time."""
-    COLD = 2
-    """What a call reads is not in L2."""
-    GRAPH = 4
-    """By replaying a CUDA graph, which the first such call of each place captures; as they are where none can be."""
-    WITHOUT_CALLS = 8
-    """All but the calls: what everything around them takes."""
-    PROFILED = 16
-    """A profiler that waits to be told sees the calls alone, without the copies and fills around them."""
 
 
 def fail(status: int, what: str) -> None:
@@ -71,9 +56,12 @@ import torch  # noqa: E402
 from device_slots import BareSlot, CudaKernel, DeviceSlot, profiler_range  # noqa: E402
 from gpu_device import (  # noqa: E402
     NO_DEVICE_STATUS,
+    NO_GRAPH,
     CaptureFailed,
+    DeviceCalls,
     DeviceFault,
     DeviceMissing,
+    Run,
     exit_after,
     open_device,
 )
@@ -126,7 +114,8 @@ class Runner:
         self.parameter_slots: dict[int, DeviceSlot | BareSlot] = {}
         self.axes: dict[str, int] = {}
         self.calls: list[tuple[int, list[DeviceSlot | BareSlot]]] = []
-        self.graphs: dict[int, Callable[[], None]] = {}
+        self.arguments: list[tuple[list[torch.Tensor], Any, list[int]]] = []
+        self.device_calls = DeviceCalls(device, self.call)
 
     def lay_out(self, words: tuple[int, ...]) -> None:
         axis_count = words[2]
@@ -134,7 +123,8 @@ class Runner:
         self.axes = dict(zip(self.axis_names, words[3:at], strict=True))
         count, per_call = words[at], words[at + 1]
         at += 2
-        self.calls, self.graphs = [], {}
+        self.calls = []
+        self.device_calls = DeviceCalls(self.device, self.call)
         if self.slot_kind is DeviceSlot:
             self.device.poison_free_memory()
         for _ in range(count):
@@ -142,6 +132,14 @@ class Runner:
             slots = [self.slot(tensor, place) for tensor, place in zip(self.tensors, places, strict=True)]
             self.calls.append((words[at], slots))
             at += 1 + per_call
+        self.arguments = [self.arguments_of(*call) for call in self.calls]
+
+    def copy_in(self) -> None:
+        """Activations, states and outputs; parameters stay as they are."""
+        kept = set(self.parameter_slots.values())
+        for slot in {slot for _, slots in self.calls for slot in slots} - kept:
+            slot.refill()
+        self.arguments = [self.arguments_of(*call) for call in self.calls]
 
     def slot(self, tensor: Tensor, place: int) -> DeviceSlot | BareSlot:
         if tensor.role == "parameter" and place in self.parameter_slots:
@@ -170,46 +168,27 @@ class Runner:
 
     def run(self, first: int, count: int, how: Run) -> int:
         """What the calls took by the device's clock, in ns."""
-        moments = []
-        for index in range(first, first + count):
-            if how & Run.GRAPH and index not in self.graphs:
-                self.launch(self.arguments(index))  # compiles, which no graph can hold
-                self.graphs[index] = self.capture(index)
-            arguments = self.arguments(index)
-            self.device.settle_cache(is_cold=bool(how & Run.COLD))
-            began = self.device.mark()
-            if not how & Run.WITHOUT_CALLS:
-                if how & Run.GRAPH:
-                    self.graphs[index]()
-                else:
-                    with profiler_range(self.device) if how & Run.PROFILED else contextlib.nullcontext():
-                        self.launch(arguments, is_watched=not how & Run.TIMED)
-            moments.append((began, self.device.mark()))
-        self.device.synchronise()
-        return int(sum(ended.us_since(began) for began, ended in moments) * 1000)
+        launch = functools.partial(self.launch, is_watched=not how & Run.TIMED)
+        with profiler_range(self.device) if how & Run.PROFILED else contextlib.nullcontext():
+            return int(self.device_calls.run(first, count, how, launch))
 
-    def capture(self, index: int) -> Callable[[], None]:
-        """The call as a graph, or as it is where no graph can hold it."""
-        arguments = self.arguments(index)
-        try:
-            # Not `launch`, which waits for the device when the kernel raises: no capture allows that.
-            return self.device.capture(lambda: self.kernel.call(self.device, *arguments)).replay  # type: ignore[no-any-return]
-        except CaptureFailed:
-            return functools.partial(self.launch, arguments)
-
-    def arguments(self, index: int) -> tuple[list[torch.Tensor], Any, list[int]]:
+    def arguments_of(
+        self, parameter_set: int, slots: list[DeviceSlot | BareSlot]
+    ) -> tuple[list[torch.Tensor], Any, list[int]]:
         """Of one call: its tensors in task order, what `prepare` gave, the axes' sizes."""
-        parameter_set, slots = self.calls[index]
         tensors = [tensor.view(slot.content, self.axes) for tensor, slot in zip(self.tensors, slots, strict=True)]
         return tensors, self.prepared[parameter_set] if self.prepared else None, list(self.axes.values())
 
-    def launch(self, arguments: tuple[list[torch.Tensor], Any, list[int]], *, is_watched: bool = False) -> None:
-        tensors, prepared, sizes = arguments
+    def call(self, index: int) -> None:
+        self.kernel.call(self.device, *self.arguments[index])
+
+    def launch(self, index: int, *, is_watched: bool) -> None:
+        tensors, prepared, _ = self.arguments[index]
         self.watch = None
         if is_watched:
             self.watch = HostWatch([*tensors, prepared], sees_memory=isinstance(self.device, HostDevice))
         with self.blaming_the_kernel(self.watch), self.watch or contextlib.nullcontext():
-            self.kernel.call(self.device, tensors, prepared, sizes)
+            self.call(index)
         if is_watched and not computes_as_before():
             fail(CHANGED_FLOAT_STATE, "the kernel left rounding or denormal numbers changed")
 
@@ -373,9 +352,14 @@ def serve(runner: Runner, replies: int) -> None:
         elif kind == LAY_OUT:
             runner.lay_out(words)
         elif kind == RUN:
-            value = runner.run(first, count, Run(words[0] if words else 0))
+            how = Run(words[0] if words else 0)
+            with contextlib.suppress(CaptureFailed):
+                value = NO_GRAPH
+                value = runner.run(first, count, how)
+        elif kind == COPY_IN:
+            runner.copy_in()
         _write(replies, REPLY.pack(nonce, value))
-        if kind == RUN:
+        if kind == RUN and not how & Run.WITHOUT_CALLS:
             runner.copy_back(first, count)
 
 

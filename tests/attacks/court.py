@@ -12,6 +12,7 @@ from judge_tasks import BUILDER, SANDBOX
 
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark
+from candidates.benchmark.track import CpuTrack
 from candidates.judge.defences import ALL_DEFENCES, Defences
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers import Sanitizers
@@ -92,9 +93,8 @@ class Court:
     def _benchmark(self, defences: Defences) -> Benchmark:
         wait(self._artifacts.values())  # a compiler beside it would disturb a race
         return Benchmark(
-            SANDBOX,
+            CpuTrack(SANDBOX, self._pool, self._cache_folder, defences),
             generous_ceilings(),
-            self._pool,
             cache_folder=self._cache_folder,
             baselines=(Baseline.EAGER_OUT,),
             measure_again=lambda ceilings: ceilings,

@@ -10,6 +10,7 @@ from ceilings_of_tests import generous_ceilings
 
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark
+from candidates.benchmark.track import CpuTrack
 from candidates.builder import Builder
 from candidates.candidate import LanguageName
 from candidates.languages.cpp import CppLanguage
@@ -100,7 +101,10 @@ def measure(ledger: Ledger, task_id: str, kernel: Path, folder: Path) -> None:
     assert isinstance(built, bytes)
     with BaselinePool(folder / "compile") as pool:
         benchmark = Benchmark(
-            sandbox, generous_ceilings(), pool, cache_folder=folder, baselines=(Baseline.EAGER, Baseline.EAGER_OUT)
+            CpuTrack(sandbox, pool, folder),
+            generous_ceilings(),
+            cache_folder=folder,
+            baselines=(Baseline.EAGER, Baseline.EAGER_OUT),
         )
         measured = benchmark.race(task, candidate, built, most_s=3.0)
     assert isinstance(measured, Measurement), measured

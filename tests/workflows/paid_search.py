@@ -208,7 +208,7 @@ def services(place: Place) -> list[QueueService]:
     bench = Bench(place)
     author = AuthorActivities(ledger, blobs, {"llm": DyingAgent(agent, place)}.__getitem__)
     build = BuildActivities(ledger, blobs, bench, parallel=2)
-    device = DeviceSearchActivities(ledger, blobs, bench, bench, lambda threads: bench)
+    device = DeviceSearchActivities(ledger, blobs, bench, bench, lambda task: bench)
     tune = TuneActivities(ledger)
     return [
         QueueService(queue=queues.CONTROL, activities=[tune.conclude_tune, tune.conclude_exam], parallel=2),

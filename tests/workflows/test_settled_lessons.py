@@ -31,7 +31,7 @@ def test_a_settled_search_leaves_what_it_learned(tmp_path):
         ledger.put_artifact(TASK.id, each.proposal.candidate.id, blobs.put(b"artifact"))
         ledger.put_attempt("run", TASK.id, each)
     activities = DeviceSearchActivities(
-        ledger, blobs, judge=None, sanitizers=None, benchmark=lambda threads: LosingBenchmark()
+        ledger, blobs, judge=None, sanitizers=None, benchmark=lambda task: LosingBenchmark()
     )
     settle = SettleInput(run_id="run", task_id=TASK.id, stop_reason="budget")
     for _ in range(2):  # the second time is a retry

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from temporalio import activity
 
 from candidates.agent import Attempt, Budget, KernelAgent, Stop, fastest_first
-from candidates.benchmark.benchmark import TIMED_LANGUAGES, Benchmark
+from candidates.benchmark.benchmark import Benchmark
 from candidates.builder import Builder
 from candidates.candidate import Candidate, Proposal
 from candidates.judge.judge import Judge
@@ -124,9 +124,9 @@ class DeviceSearchActivities:
         blobs: BlobStore,
         judge: Judge,
         sanitizers: Sanitizers,
-        benchmark: Callable[[int], Benchmark],
+        benchmark: Callable[[KernelTask], Benchmark | None],
     ) -> None:
-        """`benchmark` by number of serving threads."""
+        """`benchmark` None: nothing here times kernels for the task's device."""
         self._ledger, self._blobs, self._judge = ledger, blobs, judge
         self._sanitizers, self._benchmark = sanitizers, benchmark
 
@@ -171,9 +171,9 @@ class DeviceSearchActivities:
     def _evaluate(self, task: KernelTask, proposal: Proposal) -> Attempt:
         artifact = self._artifact(task, proposal.candidate.id)
         verdict = self._judge.judge(task, proposal.candidate, artifact)
-        if not is_native(verdict) or proposal.candidate.language not in TIMED_LANGUAGES:
+        if not is_native(verdict) or (benchmark := self._benchmark(task)) is None:
             return Attempt(proposal=proposal, verdict=verdict)
-        screened = self._benchmark(task.threads).screen(task, proposal.candidate, artifact)
+        screened = benchmark.screen(task, proposal.candidate, artifact)
         if isinstance(screened, Rejected):
             return Attempt(proposal=proposal, verdict=screened)
         return Attempt(proposal=proposal, verdict=verdict, measurement=screened)
@@ -246,7 +246,9 @@ class DeviceSearchActivities:
         known = self._ledger.measurement(run_id, task.id, candidate.id, stage)
         if known is not None:
             return known
-        benchmark, artifact = self._benchmark(task.threads), self._artifact(task, candidate.id)
+        benchmark, artifact = self._benchmark(task), self._artifact(task, candidate.id)
+        if benchmark is None:
+            raise RuntimeError(f"what was screened for {task.device_id} can no longer be timed here")
         if stage is MeasurementStage.RACE:
             measured = benchmark.race(task, candidate, artifact, most_s=RACE_S)
         else:

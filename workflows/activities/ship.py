@@ -70,9 +70,9 @@ class ShipActivities:
         shares = {hot_op.task_id: hot_op.share_of_time for hot_op in ranking.hot_ops}
         won = []
         for decision in self._ledger.promotions(run_id):
-            if not decision.is_promoted:
-                continue
             task = self._ledger.task(decision.task_id)
+            if not decision.is_promoted or task.device_id != self._device.id:
+                continue  # a build is for one device
             confirmed = self._ledger.measurement(run_id, task.id, decision.candidate_id, MeasurementStage.CONFIRM)
             speedup = _required(confirmed, "confirmation").traffic_weighted_speedup
             won.append(
@@ -149,7 +149,17 @@ class DeviceShipActivities:
                 threads=ranking.threads,
                 seconds=request.end_to_end_s,
                 compile_seconds=request.compile_s,
+                current=self._live_build(request.model, build_folder),
             )
+
+    def _live_build(self, model: str, build_folder: Path) -> Path | None:
+        """Folder of the live build of the model, if there is another."""
+        store = BuildStore(self._home)
+        live = store.current()
+        if live is None or live == build_folder.name:
+            return None
+        build = store.show(live)
+        return build.path if build.manifest.model == model else None
 
     def _tell(self, run_id: str, message: str) -> None:
         self._ledger.add_progress(run_id, Progress(stage=Stage.END_TO_END, message=message))

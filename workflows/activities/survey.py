@@ -119,6 +119,7 @@ class SurveyActivities:
             replay,
             device_id=run.device_id,
             architectures=request.architectures,
+            gpu=request.gpu,
             keep=request.workloads_per_op,
             ceilings_of=functools.partial(self._ceilings, run),
             put_task=self._ledger.put_task,
@@ -143,7 +144,7 @@ def _plan(run: RunInput, request: RunRequest, ranking: Ranking) -> SearchPlan:
         searches=tuple(
             SearchInput(
                 run_id=run.run_id,
-                device_id=run.device_id,
+                device_id=request.gpu or run.device_id,
                 task_id=hot_op.task_id,
                 op=hot_op.op,
                 agents=request.agents,

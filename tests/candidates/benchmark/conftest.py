@@ -7,6 +7,7 @@ from ceilings_of_tests import generous_ceilings
 
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark
+from candidates.benchmark.track import CpuTrack
 from candidates.measurement import Baseline
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
 
@@ -15,9 +16,8 @@ from kernel_sandbox.bubblewrap import BubblewrapSandbox
 def benchmark_of_tests(pool: BaselinePool, cache_folder: Path) -> Benchmark:
     """Without torch.compile, which takes many seconds for its first kernel."""
     return Benchmark(
-        BubblewrapSandbox(),
+        CpuTrack(BubblewrapSandbox(), pool, cache_folder),
         generous_ceilings(),
-        pool,
         cache_folder=cache_folder,
         baselines=(Baseline.EAGER_OUT,),
     )

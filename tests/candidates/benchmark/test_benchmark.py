@@ -8,6 +8,7 @@ from ceilings_of_tests import generous_ceilings
 
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark, LiveKernel
+from candidates.benchmark.track import CpuTrack
 from candidates.builder import Builder
 from candidates.candidate import Candidate, LanguageName
 from candidates.language import BuildRecipe
@@ -283,9 +284,8 @@ def test_work_done_before_the_clock_runs_is_no_work(benchmark_of_tests: Benchmar
 
 def test_rejects_kernel_faster_than_the_device_allows(pool: BaselinePool, cache_folder: Path) -> None:
     slow_device = Benchmark(
-        BubblewrapSandbox(),
+        CpuTrack(BubblewrapSandbox(), pool, cache_folder),
         generous_ceilings(speed=2e-3),
-        pool,
         cache_folder=cache_folder,
         baselines=(Baseline.EAGER_OUT,),
         measure_again=lambda ceilings: ceilings,

@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 import torch
 
+from candidates.candidate import LanguageName
+from candidates.gpu_fingerprint import fingerprint_gpu
+from candidates.measurement import Decision, Interval, Measurement, Stage
 from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected, Verdict
 from compiler_agent.commands.gpu_check import print_document
 from compiler_agent.gpu_check.cases import CASES, Case
@@ -74,7 +77,7 @@ def _answer(job: Job, limit_s: float) -> ChildEnd:
     """A child on a perfect machine."""
     match job:
         case FactsJob():
-            answer: Any = FactsAnswer(device=dataclasses.asdict(FACTS), fingerprint="cuda-0123456789ab")
+            answer: Any = FactsAnswer(device=dataclasses.asdict(FACTS), fingerprint=fingerprint_gpu(FACTS, "nvcc"))
         case CeilingsJob():
             answer = CeilingsAnswer(ceilings=CEILINGS)
         case CasesJob():
@@ -101,6 +104,19 @@ def _verdict(case: Case) -> Verdict:
     return Rejected(reason=Reason(found), workload=None, evidence=Evidence(message="due"), seed=1)
 
 
+def _measured(case: Case) -> Measurement:
+    return Measurement(
+        stage=Stage.RACE,
+        device_id="cuda-0123456789ab",
+        threads=1,
+        workloads=(),
+        traffic_weighted_speedup=1.5,
+        interval=Interval(1.4, 1.6),
+        decision=Decision.WIN,
+        wall_s=1.0,
+    )
+
+
 def _check(
     run: Callable[[Job, float], ChildEnd] = _answer,
     judge: Callable[[Case], Verdict] = _verdict,
@@ -110,10 +126,13 @@ def _check(
     said: list[str] | None = None,
     seed: int = 1,
     sanitize: Callable[[Job, float], str] | None = None,
+    race: Callable[[Case], Measurement | Rejected] = _measured,
 ) -> GpuDocument:
     return GpuCheck(
         run_child=run,
-        open_court=lambda facts: Court(build=build, judge=lambda case, built: judge(case)),
+        open_court=lambda facts: Court(
+            build=build, judge=lambda case, built: judge(case), race=lambda case, built, ceilings: race(case)
+        ),
         ops=dict.fromkeys(ops, (1, 32)),
         uuid=None,
         seed=seed,
@@ -204,6 +223,19 @@ def test_what_a_sanitizer_finds_is_compared_with_what_is_due(tmp_path: Path) -> 
         "honest": ("clean", CaseOutcome.AS_EXPECTED),
         "writes_beyond": ("memory_error", CaseOutcome.AS_EXPECTED),
     }
+
+
+def test_what_is_right_is_raced_and_a_race_that_fails_ends_nothing() -> None:
+    rejected = Rejected(reason=Reason.AMORTISED, workload=None, evidence=Evidence(message="in batches"), seed=1)
+
+    def race(case: Case) -> Measurement | Rejected:
+        if case.language is LanguageName.CUDA:
+            raise SandboxError("no sandbox that shows this GPU")
+        return rejected
+
+    raced = {case.language: case for case in _check(race=race).correctness if case.where == "race"}
+    assert (raced["triton"].found, raced["triton"].outcome) == ("rejected", CaseOutcome.UNEXPECTED)
+    assert (raced["cuda"].found, raced["cuda"].outcome) == ("nothing", CaseOutcome.NOT_RUN)
 
 
 def test_without_a_sanitizer_its_cases_are_not_run() -> None:

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from candidates.judge.python_runner import How
 from kernel_sandbox import arena
 from kernel_sandbox.runners import device_slots
-from kernel_sandbox.runners.python_runner import OUTPUTS_BIT, Run, Runner
+from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.python_runner import OUTPUTS_BIT, Runner
 from tests.fake_gpu import FakeGpu
 
 SLOT = 1024
@@ -83,6 +83,26 @@ def test_a_graph_is_captured_once_and_replayed_after() -> None:
     assert torch.equal(outputs[SLOT : SLOT + 16].view(torch.float32), (torch.arange(4.0) + 1) * 2)
 
 
-def test_flags_and_guards_are_those_of_the_judge() -> None:
-    assert {each.name: each.value for each in Run} == {each.name: each.value for each in How}
+def test_a_graph_of_one_layout_computes_what_is_copied_in_later() -> None:
+    runner, _, inputs, outputs = lay_out(2)
+    runner.run(0, 2, Run.TIMED | Run.GRAPH)
+    inputs[SLOT : SLOT + 16].view(torch.float32).copy_(torch.full((4,), 7.0))
+    runner.copy_in()
+    runner.run(0, 2, Run.TIMED | Run.GRAPH)
+    runner.copy_back(0, 2)
+    assert torch.equal(outputs[SLOT : SLOT + 16].view(torch.float32), torch.full((4,), 14.0))
+
+
+def test_a_held_device_hides_what_a_launch_takes() -> None:
+    took_us = []
+    for how in (Run.TIMED, Run.TIMED | Run.HELD):
+        runner, gpu, _, _ = lay_out(1)
+        gpu.launch_us = 20.0
+        runner.run(0, 1, how)
+        gpu.synchronise()
+        took_us.append(runner.run(0, 1, how) / 1000)
+    assert took_us == [pytest.approx(25.0), pytest.approx(5.0)]
+
+
+def test_guards_are_those_of_the_judge() -> None:
     assert device_slots.GUARD_BYTES == arena.GUARD_BYTES

@@ -11,6 +11,7 @@ from scripted_search import Script, by_name, llm, says, search
 from candidates.agent import Attempt, fastest_first
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark
+from candidates.benchmark.track import CpuTrack
 from candidates.candidate import Proposal
 from candidates.languages.cpp import CppLanguage
 from candidates.measurement import Baseline
@@ -38,9 +39,8 @@ class Bench:
 
     def __init__(self, pool: BaselinePool, cache_folder: Path) -> None:
         self._benchmark = Benchmark(
-            SANDBOX,
+            CpuTrack(SANDBOX, pool, cache_folder),
             generous_ceilings(),
-            pool,
             cache_folder=cache_folder,
             baselines=(Baseline.EAGER_OUT,),
             measure_again=lambda ceilings: ceilings,

@@ -1,0 +1,174 @@
+"""GpuTrack: races on one GPU. Both sides run on copies of the arena, launched and replayed from CUDA graphs.
+
+The judge's clock decides: from the request until all streams are done, less what the same request takes without its
+calls. What is fresh is copied to the device before the clock runs.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Protocol
+
+from candidates.benchmark.baseline import BaselinePool, DeviceBaselineRunner
+from candidates.benchmark.exclusive import building_slot, exclusive_slot, pinned
+from candidates.benchmark.pairing import CacheFlush, Side
+from candidates.benchmark.track import Venue
+from candidates.candidate import Candidate
+from candidates.device import Gpu
+from candidates.gpu_fingerprint import gpu_lock_file
+from candidates.judge.python_runner import on_gpu, open_python_runner
+from candidates.judge.runner_process import Timed
+from candidates.kernel_runner import Call, KernelRunner, Prepared
+from candidates.measurement import Baseline
+from candidates.task import KernelTask
+from kernel_sandbox.arena import Place
+from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.sandbox import Sandbox
+
+CALL_LIMIT_S = 60.0
+"""A kernel's first call compiles what the build did not."""
+_GRAPH_OF = {
+    Baseline.EAGER_GRAPH: Baseline.EAGER_OUT,
+    Baseline.FUSED_GRAPH: Baseline.FUSED,
+    Baseline.COMPILE_GRAPH: Baseline.COMPILE,
+}
+
+
+class DeviceProcess(KernelRunner, Protocol):
+    """Calls kernels on a device, on copies of what its last `lay_out` or `copy_in` found in the arena."""
+
+    def run_timed(self, first: int, count: int, how: Run) -> Timed: ...
+
+    def capture(self, first: int, count: int, how: Run) -> None:
+        """Untimed, so that `run_timed` of the same calls replays. Raises NoGraph, a baseline BaselineFailed."""
+        ...
+
+    def copy_in(self) -> None: ...
+
+
+class DeviceRunner:
+    """A KernelRunner: one way of calling what a process holds. Ways of one process share its layout."""
+
+    def __init__(self, process: DeviceProcess, how: Run) -> None:
+        self._process = process
+        self._how = how | Run.TIMED
+        self._captured: set[tuple[int, int]] = set()
+        self._told_ns = 0
+
+    def prepare(self, parameter_sets: Sequence[tuple[Place, ...]]) -> Prepared:
+        return self._process.prepare(parameter_sets)
+
+    def lay_out(self, axes: Sequence[int], calls: Sequence[Call]) -> None:
+        """Raises NoGraph for a kernel that no graph can hold, BaselineFailed for such a baseline."""
+        self._process.lay_out(axes, calls)
+        self._captured.clear()
+        self._capture(0, 1)
+
+    def run(self, first: int, count: int) -> int:
+        if count and (first, count) not in self._captured:
+            self._capture(first, count)
+        timed = self._process.run_timed(first, count, self._how)
+        self._told_ns = timed.told_ns
+        return timed.wall_ns
+
+    def run_null(self, count: int) -> int:
+        return self._process.run_timed(0, count, self._how | Run.WITHOUT_CALLS).wall_ns
+
+    def device_ns(self) -> int:
+        return self._told_ns
+
+    def take_in(self) -> None:
+        self._process.thaw()
+        self._process.copy_in()
+        self._process.freeze()
+
+    def collect(self) -> None:
+        self._process.collect()
+
+    def freeze(self) -> None:
+        self._process.freeze()
+
+    def thaw(self) -> None:
+        self._process.thaw()
+
+    def involuntary_switches(self) -> int:
+        return self._process.involuntary_switches()
+
+    def cpu_time_ns(self) -> int:
+        return self._process.cpu_time_ns()
+
+    def close(self) -> None:
+        self._process.close()
+
+    def _capture(self, first: int, count: int) -> None:
+        """Which runs the calls; what they changed is copied in again."""
+        if self._how & Run.GRAPH:
+            self._process.capture(first, count, self._how)
+            self._process.copy_in()
+            self._captured.add((first, count))
+
+
+class GpuTrack:
+    baselines: tuple[Baseline, ...] = (Baseline.EAGER_OUT, Baseline.FUSED, Baseline.COMPILE, *_GRAPH_OF)
+    sample_us = 1000.0
+    """A reply takes tens of microseconds, which vary."""
+    is_device = True
+
+    def __init__(self, sandbox: Sandbox, gpu: Gpu, pool: BaselinePool, mode: str | None = None) -> None:
+        """`sandbox` shows the GPU, and `pool` is on it. `mode` of the runners: this GPU by default."""
+        self._sandbox = sandbox
+        self._gpu = gpu
+        self._pool = pool
+        self._mode = mode or on_gpu(gpu.uuid)
+
+    def screening_threads(self, task: KernelTask) -> int:
+        return task.threads
+
+    @contextmanager
+    def reserve(self, threads: int) -> Iterator[int | None]:
+        """This GPU alone, and as a build does: nothing is measured on the CPU meanwhile, on other GPUs it may be."""
+        with building_slot(), exclusive_slot(gpu_lock_file(self._gpu.uuid)), pinned(None):
+            yield None
+
+    def make_flush(self, last_cache_bytes: int) -> CacheFlush | None:
+        return None
+
+    def open_baseline(self, baseline: Baseline, at: Venue) -> Side:
+        process = self._pool.open(_GRAPH_OF.get(baseline, baseline), at.task, at.arena, at.core, at.threads)
+        assert isinstance(process, DeviceBaselineRunner)
+        return _side(process, at, is_graph=baseline in _GRAPH_OF, is_trusted=True)
+
+    def open_kernel(
+        self, candidate: Candidate, artifact: bytes, at: Venue, *, is_judged: bool, dispatch_us: float
+    ) -> tuple[Side, ...]:
+        process = self._open(candidate, artifact, at, is_judged=is_judged)
+        launched = _side(process, at, is_graph=False, dispatch_us=dispatch_us)
+        return launched, _side(process, at, is_graph=True)  # a replay dispatches nothing
+
+    def open_handshake(self, at: Venue) -> Side:
+        return _side(self._open(None, b"", at, is_judged=False), at, is_graph=False)
+
+    def _open(self, candidate: Candidate | None, artifact: bytes, at: Venue, *, is_judged: bool) -> DeviceProcess:
+        return open_python_runner(
+            self._sandbox,
+            at.task,
+            candidate,
+            artifact,
+            at.arena,
+            self._mode,
+            call_limit_s=CALL_LIMIT_S,
+            core=at.core,
+            is_judged=is_judged,
+        )
+
+
+def _side(
+    process: DeviceProcess, at: Venue, *, is_graph: bool, dispatch_us: float = 0.0, is_trusted: bool = False
+) -> Side:
+    how = (Run.COLD if at.is_cold else Run(0)) | (Run.GRAPH if is_graph else Run(0))
+    return Side(
+        runner=DeviceRunner(process, how),
+        alone=DeviceRunner(process, how | Run.HELD),
+        dispatch_us=dispatch_us,
+        is_trusted=is_trusted,
+        is_graph=is_graph,
+    )
