@@ -53,6 +53,7 @@ class RunnerProcess:
         call_limit_s: float,
         has_prepare: bool,
         is_judged: bool,
+        ending_grace_s: float = ENDING_GRACE_S,
     ) -> None:
         self._session = session
         self._is_judged = is_judged
@@ -60,6 +61,7 @@ class RunnerProcess:
         self._arena = arena
         self._load_limit_s = load_limit_s
         self._call_limit_s = call_limit_s
+        self._ending_grace_s = ending_grace_s
         self._axes_per_call = len(task.axes)
         self._tensors_per_call = len(task.inputs) + len(task.outputs)
         self._has_prepare = has_prepare
@@ -115,7 +117,7 @@ class RunnerProcess:
         try:
             os.write(stdin_fd, request)
         except BrokenPipeError:
-            raise self._ended("the runner ended", grace_s=ENDING_GRACE_S) from None
+            raise self._ended("the runner ended", grace_s=self._ending_grace_s) from None
         ready = poll(limit_ms)
         elapsed_ns = time.perf_counter_ns() - started_ns
         if not ready:
@@ -147,6 +149,12 @@ class RunnerProcess:
     def cpu_time_ns(self) -> int:
         return self._process.cpu_time_ns()
 
+    def finish(self, limit_s: float) -> Finished:
+        """Lets the runner end by itself, within `limit_s`: what watches it then writes its report. Its last use but
+        `close`."""
+        self._process.stdin.close()
+        return self._process.kill(limit_s)
+
     def close(self) -> None:
         self._session.close()
 
@@ -167,12 +175,12 @@ class RunnerProcess:
             try:
                 rest = rest[os.write(self._stdin_fd, rest) :]
             except BrokenPipeError:
-                raise self._ended("the runner ended", grace_s=ENDING_GRACE_S) from None
+                raise self._ended("the runner ended", grace_s=self._ending_grace_s) from None
 
     def _read_reply(self, nonce: int) -> int:
         reply = os.read(self._stdout_fd, _REPLY.size + 1)
         if not reply:
-            raise self._ended("the runner ended", grace_s=ENDING_GRACE_S)
+            raise self._ended("the runner ended", grace_s=self._ending_grace_s)
         if len(reply) != _REPLY.size or (answer := _REPLY.unpack(reply))[0] != nonce:
             raise self._ended("the runner answered what it was not asked")
         value: int = answer[1]

@@ -140,6 +140,8 @@ class Run(IntFlag):
     """All but the calls: what everything around them takes."""
     HELD = 16
     """The device is kept busy until the calls are launched, so that what a launch takes does not show."""
+    PROFILED = 32
+    """A profiler that waits to be told sees these calls, without the copies and fills around them."""
 
 
 class DeviceCalls:

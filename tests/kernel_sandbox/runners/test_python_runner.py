@@ -31,12 +31,12 @@ class Doubling:
         device.launch(lambda: y.copy_(x * 2), us=5.0, reads=["x"])
 
 
-def lay_out(calls: int) -> tuple[Runner, FakeGpu, torch.Tensor, torch.Tensor]:
+def lay_out(calls: int, has_guards: bool = True) -> tuple[Runner, FakeGpu, torch.Tensor, torch.Tensor]:
     inputs, outputs = torch.zeros(8 * SLOT, dtype=torch.uint8), torch.zeros(8 * SLOT, dtype=torch.uint8)
     for index in range(calls):
         inputs[index * SLOT : index * SLOT + 16].view(torch.float32).copy_(torch.arange(4) + index)
     gpu = FakeGpu()
-    runner = Runner(CALL, inputs, outputs, gpu, Doubling())
+    runner = Runner({**CALL, "has_guards": has_guards}, inputs, outputs, gpu, Doubling())
     words = [word for index in range(calls) for word in (0, index * SLOT, index * SLOT | OUTPUTS_BIT)]
     runner.lay_out((0, 0, 1, 1, calls, 2, *words))
     return runner, gpu, inputs, outputs
@@ -51,6 +51,15 @@ def test_results_are_in_the_arena_once_they_are_copied_back() -> None:
     for index in range(2):
         left = outputs[index * SLOT : index * SLOT + 16].view(torch.float32)
         assert torch.equal(left, (torch.arange(4.0) + index) * 2)
+
+
+def test_without_guards_nothing_is_allocated_but_the_tensors() -> None:
+    runner, gpu, _, outputs = lay_out(2, has_guards=False)
+    runner.run(0, 2, Run.TIMED | Run.PROFILED)
+    runner.copy_back(0, 2)
+    assert not gpu.allocations
+    assert not gpu.free_memory_is_poisoned
+    assert torch.equal(outputs[SLOT : SLOT + 16].view(torch.float32), (torch.arange(4.0) + 1) * 2)
 
 
 @pytest.mark.parametrize(
