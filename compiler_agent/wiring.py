@@ -9,17 +9,22 @@ from dataclasses import dataclass, replace
 from candidates.agent import KernelAgent
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark, LiveKernel
-from candidates.benchmark.exclusive import measuring_core
+from candidates.benchmark.exclusive import exclusive_slot, measuring_core
 from candidates.benchmark.gpu_track import GpuTrack
 from candidates.benchmark.track import CpuTrack
 from candidates.builder import Builder
-from candidates.candidate import LanguageName
+from candidates.candidate import Candidate, LanguageName
 from candidates.ceilings import fingerprint_device
 from candidates.compiler_report import CompilerReporter
 from candidates.compiler_reports import CompilerReports
 from candidates.device import Gpu
+from candidates.gpu_counters import WorkloadCounters
+from candidates.gpu_fingerprint import gpu_lock_file
+from candidates.gpu_profiler import GpuProfiler
+from candidates.judge.gpu_sanitizers import GpuSanitizers
 from candidates.judge.judge import GpuBench, Judge
 from candidates.judge.sanitizers import Sanitizers
+from candidates.judge.sanitizers_by_language import SanitizersByLanguage
 from candidates.language import KernelLanguage, language_for
 from candidates.languages.cpp import CppLanguage
 from candidates.languages.cuda import CudaLanguage
@@ -137,11 +142,13 @@ class Workbench:
     sandbox: Sandbox
     builder: Builder
     judge: Judge
-    sanitizers: Sanitizers
+    sanitizers: SanitizersByLanguage
     benchmark: Callable[[KernelTask], Benchmark | None]
     """None: nothing here times kernels for the task's device."""
     live: Callable[[KernelTask], LiveKernel | None]
     """What the live build has for it, if it is for this hardware."""
+    count: Callable[[KernelTask, Candidate, bytes], WorkloadCounters | None]
+    """Counters of a GPU; None where there is none, or ncu may not read them."""
 
 
 @contextmanager
@@ -174,15 +181,25 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
                 return None
             return live_kernel(build, entry, ledger.candidate(entry.id))
 
+        def count(task: KernelTask, candidate: Candidate, artifact: bytes) -> WorkloadCounters | None:
+            if bench is None or not bench.gpu.serves(task):
+                return None
+            with exclusive_slot(gpu_lock_file(bench.gpu.uuid)):
+                counted = GpuProfiler(bench).count(task, candidate, artifact)
+            return counted if isinstance(counted, WorkloadCounters) else None
+
         yield Workbench(
             ledger=ledger,
             blobs=BlobStore(settings.blobs),
             sandbox=sandbox,
             builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1, cache_folder=settings.cache / ARTIFACTS),
             judge=Judge(sandbox, core=measuring_core(), gpu=bench, cache_folder=settings.cache),
-            sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
+            sanitizers=SanitizersByLanguage(
+                Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]), None if bench is None else GpuSanitizers(bench)
+            ),
             benchmark=benchmark,
             live=live,
+            count=count,
         )
 
 
@@ -252,7 +269,9 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
 
 
 def _search_activities(bench: Workbench) -> DeviceSearchActivities:
-    return DeviceSearchActivities(bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark, bench.live)
+    return DeviceSearchActivities(
+        bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark, bench.live, bench.count
+    )
 
 
 def _gpu_service(bench: Workbench, settings: Settings) -> QueueService:

@@ -135,7 +135,7 @@ class Bench:
             return _rejected(Reason.WRONG_VALUES)
         return Accepted(evidence=EvidenceKind.NATIVE, seed=1, calls_checked=1, worst_error_in_bounds=0.5)
 
-    def check(self, task: KernelTask, candidate: Candidate) -> None:
+    def check(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> None:
         """Sanitizers find nothing."""
 
     def screen(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> Measurement:
@@ -210,7 +210,9 @@ def services(place: Place) -> list[QueueService]:
     bench = Bench(place)
     author = AuthorActivities(ledger, blobs, {"llm": DyingAgent(agent, place)}.__getitem__)
     build = BuildActivities(ledger, blobs, bench, parallel=2)
-    device = DeviceSearchActivities(ledger, blobs, bench, bench, lambda task: bench, lambda task: None)
+    device = DeviceSearchActivities(
+        ledger, blobs, bench, bench, lambda task: bench, lambda task: None, lambda *kernel: None
+    )
     tune = TuneActivities(ledger)
     return [
         QueueService(queue=queues.CONTROL, activities=[tune.conclude_tune, tune.conclude_exam], parallel=2),
