@@ -12,6 +12,7 @@ import numpy as np
 
 from candidates.candidate import Candidate
 from candidates.gpu_counters import WorkloadCounters, counters_command, read_counters, why_no_counters
+from candidates.gpu_fingerprint import gpu_slot
 from candidates.inputs import Distribution, draw_inputs
 from candidates.judge.judge import GpuBench
 from candidates.judge.plain_calls import CALLS_AT_ONCE, lay_out_calls, make_arena, place_one_set
@@ -39,8 +40,8 @@ class GpuProfiler:
         self._mode = mode or on_gpu(bench.gpu.uuid)
 
     def count(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> WorkloadCounters | NotCounted:
-        """Of a candidate in Triton or CUDA that was built and judged before. Half a minute; nothing else may run on the
-        GPU meanwhile. Raises SandboxError for the sandbox's faults alone: what ncu lacks is NotCounted.
+        """Of a candidate in Triton or CUDA that was built and judged before. Half a minute, alone on the GPU. Raises
+        SandboxError for the sandbox's faults alone: what ncu lacks is NotCounted.
         """
         workload = heaviest_public(task)
         watcher = Watcher(program=self._program, options=counters_command(LOG_FILE, ())[1:])
@@ -48,7 +49,7 @@ class GpuProfiler:
         rng = np.random.default_rng()
         inputs = draw_inputs(task, workload, Distribution.NORMAL, rng)
         why = ""
-        with make_arena(task, [workload]) as arena, contextlib.ExitStack() as stack:
+        with gpu_slot(self._bench.gpu.uuid), make_arena(task, [workload]) as arena, contextlib.ExitStack() as stack:
             parameters = place_one_set(task, arena, rng)
             try:
                 runner = open_python_runner(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from candidates.agent import KernelAgent
 from candidates.benchmark.baseline import BaselinePool
 from candidates.benchmark.benchmark import Benchmark, LiveKernel
-from candidates.benchmark.exclusive import exclusive_slot, measuring_core
+from candidates.benchmark.exclusive import measuring_core
 from candidates.benchmark.gpu_track import GpuTrack
 from candidates.benchmark.track import CpuTrack
 from candidates.builder import Builder
@@ -19,7 +19,6 @@ from candidates.compiler_report import CompilerReporter
 from candidates.compiler_reports import CompilerReports
 from candidates.device import Gpu
 from candidates.gpu_counters import WorkloadCounters
-from candidates.gpu_fingerprint import gpu_lock_file
 from candidates.gpu_profiler import GpuProfiler
 from candidates.judge.gpu_sanitizers import GpuSanitizers
 from candidates.judge.judge import GpuBench, Judge
@@ -184,8 +183,7 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
         def count(task: KernelTask, candidate: Candidate, artifact: bytes) -> WorkloadCounters | None:
             if bench is None or not bench.gpu.serves(task):
                 return None
-            with exclusive_slot(gpu_lock_file(bench.gpu.uuid)):
-                counted = GpuProfiler(bench).count(task, candidate, artifact)
+            counted = GpuProfiler(bench).count(task, candidate, artifact)
             return counted if isinstance(counted, WorkloadCounters) else None
 
         yield Workbench(

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from candidates.candidate import Candidate
+from candidates.gpu_fingerprint import gpu_slot
 from candidates.judge.endings import fault_of_ending
 from candidates.judge.gpu_sanitizer import (
     ENVIRONMENT,
@@ -122,7 +123,9 @@ class GpuSanitizers:
         watch = Watch(watcher=watcher, has_guards=False, load_limit_s=LOAD_LIMIT_S, ending_grace_s=END_LIMIT_S)
         phase, at, fault = Reason.LOAD_FAILED, None, None
         done: list[Workload] = []
-        with make_arena(task, [workload for workload, _ in calls]) as arena, contextlib.ExitStack() as stack:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(gpu_slot(self._bench.gpu.uuid))
+            arena = stack.enter_context(make_arena(task, [workload for workload, _ in calls]))
             parameters = place_one_set(task, arena, np.random.default_rng(seed))
             used = {segment: arena.used_bytes(segment) for segment in Segment}
             try:

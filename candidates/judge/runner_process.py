@@ -25,15 +25,15 @@ ENDING_GRACE_S = 2.0
 _REQUEST = struct.Struct("=QIIII")
 _REPLY = struct.Struct("=QQ")
 _HOW = struct.Struct("=Q")
-_HELLO, _PREPARE, _LAY_OUT, _RUN, _COPY_IN = range(5)
+_HELLO, _PREPARE, _LAY_OUT, _RUN, _COPY_IN, _CAPTURE = range(6)
 _OUTPUTS_BIT = 1 << 63
 
 
 class Timed(NamedTuple):
     wall_ns: int
     """By the judge's clock, from request to reply."""
-    told_ns: int
-    """By the runner, which may lie."""
+    told_ns: int | None
+    """By the device's own clock, as the runner says, which may lie; None where it says nothing."""
 
 
 class RunnerProcess:
@@ -125,9 +125,12 @@ class RunnerProcess:
         return Timed(wall_ns=elapsed_ns, told_ns=self._read_reply(nonce))
 
     def capture(self, first: int, count: int, how: int) -> None:
-        """Of a runner on a device: runs the calls once, so that a graph replays them later. Raises NoGraph."""
-        if self.run_timed(first, count, how).told_ns == NO_GRAPH:
+        """Of a runner on a device: makes the calls once, so that a graph replays them later. Raises NoGraph."""
+        if self._request(_CAPTURE, [how], self._call_limit_s, first, count) == NO_GRAPH:
             raise NoGraph("no CUDA graph can hold its calls")
+
+    def rehearse(self, first: int, count: int) -> None:
+        """Its calls are always ready."""
 
     def copy_in(self) -> None:
         """Of a runner on a device: it copies what lies in the arena now."""
@@ -143,9 +146,6 @@ class RunnerProcess:
     def thaw(self) -> None:
         self._process.thaw()
 
-    def involuntary_switches(self) -> int:
-        return self._process.involuntary_switches()
-
     def cpu_time_ns(self) -> int:
         return self._process.cpu_time_ns()
 
@@ -158,10 +158,10 @@ class RunnerProcess:
     def close(self) -> None:
         self._session.close()
 
-    def _request(self, kind: int, words: Sequence[int], limit_s: float) -> int:
+    def _request(self, kind: int, words: Sequence[int], limit_s: float, first: int = 0, count: int = 0) -> int:
         nonce = secrets.randbits(64)
         payload = struct.pack(f"={len(words)}Q", *words)
-        self._write(_REQUEST.pack(nonce, kind, 0, 0, len(payload)) + payload, limit_s)
+        self._write(_REQUEST.pack(nonce, kind, first, count, len(payload)) + payload, limit_s)
         if not self._poll.poll(limit_s * 1000):
             raise self._overdue(limit_s)
         return self._read_reply(nonce)

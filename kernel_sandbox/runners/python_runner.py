@@ -6,7 +6,7 @@ MODE is `interpret` (Triton on the CPU), `device`, or `device=UUID` for one of s
 in `call.json` beside this file, the kernel in `kernel.py` or `kernel.so`. It speaks the protocol of cpp_runner.cpp, but
 answers a RUN when the calls are done, with what they took by the device's clock, and copies what they left into the
 arena afterwards, before it reads the next request. A RUN may have one word of payload, Run of gpu_device.py. COPY_IN
-copies what lies in the arena now to where a layout's calls find it.
+copies what lies in the arena now to where a layout's calls find it; CAPTURE makes the CUDA graphs that a RUN replays.
 
 Runs inside the sandbox: the standard library, torch and Triton, no import of the project. Nothing that it says is
 believed but "the calls returned"; what it checks of the kernel (library calls, inputs) stands beside the rules that its
@@ -35,7 +35,7 @@ FOLDER = Path(__file__).parent
 
 MACHINERY_FAILED, LOAD_FAILED, CHANGED_FLOAT_STATE, LIBRARY_CALL, CHANGED_INPUTS = range(70, 75)
 KERNEL_RAISED, CANNOT_INTERPRET, RACE = 75, 76, 79  # 77 and 78 are those of gpu_device.py
-HELLO, PREPARE, LAY_OUT, RUN, COPY_IN = range(5)
+HELLO, PREPARE, LAY_OUT, RUN, COPY_IN, CAPTURE = range(6)
 REQUEST, REPLY = struct.Struct("=QIIII"), struct.Struct("=QQ")
 OUTPUTS_BIT = 1 << 63
 
@@ -116,6 +116,7 @@ class Runner:
         self.calls: list[tuple[int, list[DeviceSlot | BareSlot]]] = []
         self.arguments: list[tuple[list[torch.Tensor], Any, list[int]]] = []
         self.device_calls = DeviceCalls(device, self.call)
+        self.is_poisoned = False
 
     def lay_out(self, words: tuple[int, ...]) -> None:
         axis_count = words[2]
@@ -123,10 +124,11 @@ class Runner:
         self.axes = dict(zip(self.axis_names, words[3:at], strict=True))
         count, per_call = words[at], words[at + 1]
         at += 2
-        self.calls = []
+        self.calls, self.arguments = [], []
         self.device_calls = DeviceCalls(self.device, self.call)
-        if self.slot_kind is DeviceSlot:
+        if self.slot_kind is DeviceSlot and not self.is_poisoned:
             self.device.poison_free_memory()
+            self.is_poisoned = True  # what is freed from here on is the kernel's own
         for _ in range(count):
             places = words[at + 1 : at + 1 + per_call]
             slots = [self.slot(tensor, place) for tensor, place in zip(self.tensors, places, strict=True)]
@@ -165,6 +167,14 @@ class Runner:
                 total += sum(tensor.nbytes for tensor in (result if isinstance(result, tuple) else (result,)))
             self.prepared.append(result)
         return total
+
+    def capture(self, first: int, count: int, how: Run) -> int:
+        """NO_GRAPH where no graph can hold the calls. What they leave is not copied back."""
+        try:
+            self.device_calls.capture(first, count, how, functools.partial(self.launch, is_watched=False))
+        except CaptureFailed:
+            return int(NO_GRAPH)
+        return 0
 
     def run(self, first: int, count: int, how: Run) -> int:
         """What the calls took by the device's clock, in ns."""
@@ -353,9 +363,9 @@ def serve(runner: Runner, replies: int) -> None:
             runner.lay_out(words)
         elif kind == RUN:
             how = Run(words[0] if words else 0)
-            with contextlib.suppress(CaptureFailed):
-                value = NO_GRAPH
-                value = runner.run(first, count, how)
+            value = runner.run(first, count, how)
+        elif kind == CAPTURE:
+            value = runner.capture(first, count, Run(words[0]))
         elif kind == COPY_IN:
             runner.copy_in()
         _write(replies, REPLY.pack(nonce, value))
