@@ -53,6 +53,9 @@ class RunRequest(Request):
     """GPUs that kernels are written for; empty: for this machine."""
     gpu: str | None = None
     """Fingerprint of the GPU that they are measured on; None: they wait for one."""
+    counters: str | None = None
+    """Absolute path of what a live build counted: ops that it serves are tuned for the shapes there."""
+    counters_digest: str | None = None
     approve_automatically: bool = False
     """The user's setting that lets a build which passed every gate go live without a person's command."""
 
