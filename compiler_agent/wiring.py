@@ -29,6 +29,11 @@ from candidates.ledger.cards import Cards
 from candidates.ledger.known_device import known_device_facts
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.past_winners import past_winners
+from candidates.serving_build.target import ServingTarget
+from candidates.serving_build.targets.flashinfer_trace import FlashinferTrace
+from candidates.serving_build.targets.hf_kernels import HfKernels
+from candidates.serving_build.targets.sglang import Sglang
+from candidates.serving_build.targets.vllm import Vllm
 from candidates.task import KernelTask
 from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
@@ -63,6 +68,14 @@ REPORTERS: Mapping[LanguageName, CompilerReporter] = {
     LanguageName.TRITON: _TRITON,
 }
 """Languages whose compiler says what it made of a candidate."""
+
+TARGETS: Mapping[str, ServingTarget] = {
+    "hf-kernels": HfKernels(),
+    "flashinfer-trace": FlashinferTrace(),
+    "vllm": Vllm(),
+    "sglang": Sglang(),
+}
+"""Where a build's kernels can be exported to."""
 
 ARTIFACTS = "artifacts"
 """Of the cache folder: what builds left, where their compilers are known by version."""
