@@ -1,8 +1,11 @@
 """Files of a build as exports carry them: verified once more when they are read, or narrowed to some of the kernels."""
 
 import hashlib
+import io
 import re
-from collections.abc import Iterable
+import zipfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 
 from candidates.record import digest_of
 from candidates.serving_build import runtime
@@ -24,9 +27,19 @@ def read_file(build: Build, name: str) -> bytes:
 
 
 def read_whole(build: Build) -> dict[str, bytes]:
-    """Every file of the build, as it lies in its folder."""
+    """Every file of the build, and what lies beside its manifest under the same name, such as signatures."""
     files = {name: read_file(build, name) for name in build.manifest.files}
-    return files | {MANIFEST: _manifest_of(build)}
+    beside = [path for path in build.path.glob(f"{Path(MANIFEST).stem}.*") if path.name != MANIFEST]
+    return files | {MANIFEST: _manifest_of(build)} | {path.name: path.read_bytes() for path in sorted(beside)}
+
+
+def as_archive(files: Mapping[str, bytes]) -> bytes:
+    """A zip archive that depends on nothing but the files."""
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
+        for name, data in sorted(files.items()):
+            archive.writestr(zipfile.ZipInfo(name, date_time=(1980, 1, 1, 0, 0, 0)), data)
+    return content.getvalue()
 
 
 def task_of(build: Build, entry: KernelEntry) -> KernelTask:
@@ -41,7 +54,15 @@ def source_of(build: Build, entry: KernelEntry) -> tuple[str, str]:
     return name.rpartition(".")[2], read_file(build, name).decode()
 
 
-def narrowed(build: Build, entries: Iterable[KernelEntry]) -> dict[str, bytes]:
+Sign = Callable[[bytes], Mapping[str, bytes]]
+"""The files that are to lie beside a manifest of these bytes, by name: signatures, or nothing."""
+
+
+def unsigned(manifest: bytes) -> Mapping[str, bytes]:
+    return {}
+
+
+def narrowed(build: Build, entries: Iterable[KernelEntry], sign: Sign) -> dict[str, bytes]:
     """A build of these kernels alone; their entries may say other sites and roles than they did in `build`."""
     kernels = tuple(entries)
     prefixes = tuple(f"kernels/{entry.id}." for entry in kernels)
@@ -51,8 +72,8 @@ def narrowed(build: Build, entries: Iterable[KernelEntry]) -> dict[str, bytes]:
         update={"kernels": kernels, "files": {name: build.manifest.files[name] for name in sorted(names)}}
     )
     content = manifest.model_dump(mode="json")
-    text = runtime.manifest_text(content | {"build_id": digest_of(content)})
-    return {name: read_file(build, name) for name in sorted(names)} | {MANIFEST: text.encode()}
+    text = runtime.manifest_text(content | {"build_id": digest_of(content)}).encode()
+    return {name: read_file(build, name) for name in sorted(names)} | {MANIFEST: text} | dict(sign(text))
 
 
 def kernels_for_no_cpu(build: Build) -> tuple[LeftOut, ...]:

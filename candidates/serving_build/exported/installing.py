@@ -8,7 +8,9 @@ nothing.
 import atexit
 import json
 import logging
+import tempfile
 import weakref
+import zipfile
 from collections import Counter
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -17,7 +19,7 @@ import torch
 
 from .runtime_file import load_runtime
 
-BUILD = Path(__file__).parent / "serving_build"
+ARCHIVE = "serving_build.zip"
 MODEL_VARIABLE = "COMPILER_AGENT_MODEL"
 
 logger = logging.getLogger("compiler_agent")
@@ -33,7 +35,7 @@ def install_in(model: object, served_name: str, environment: "dict[str, str]") -
         _install(model, served_name, environment)
     except Exception:  # an engine must serve, whatever is wrong with a build
         events["error"] += 1
-        logger.exception("the serving build %s was not installed; the engine's own code serves", BUILD)
+        logger.exception("the serving build is not installed; the engine's own code serves")
 
 
 def counters() -> list[dict[str, Any]]:
@@ -50,7 +52,14 @@ def log_counters() -> None:
 def _install(model: object, served_name: str, environment: "dict[str, str]") -> None:
     if not isinstance(model, torch.nn.Module) or model in _installed:
         return
-    manifest = json.loads((BUILD / "manifest.json").read_text(encoding="utf-8"))
+    with zipfile.ZipFile(Path(__file__).parent / ARCHIVE) as archive:
+        _install_from(archive, model, served_name, environment)
+
+
+def _install_from(
+    archive: zipfile.ZipFile, model: torch.nn.Module, served_name: str, environment: "dict[str, str]"
+) -> None:
+    manifest = json.loads(archive.read("manifest.json"))
     if not _is_for(manifest["model"], served_name, environment):
         events["not for this model"] += 1
         logger.warning(
@@ -58,7 +67,9 @@ def _install(model: object, served_name: str, environment: "dict[str, str]") -> 
             manifest["model"], served_name, MODEL_VARIABLE,
         )  # fmt: skip
         return
-    installation = load_runtime(BUILD).install(model, BUILD)
+    with tempfile.TemporaryDirectory(prefix="compiler-agent-") as folder:
+        archive.extractall(folder)  # which keeps every file below the folder, whatever its name
+        installation = load_runtime(Path(folder)).install(model, folder)
     if installation.obstacle is not None:
         events["obstacle"] += 1
         logger.warning("no kernel of the serving build is installed: %s", installation.obstacle)

@@ -7,6 +7,7 @@ PyTorch. `COMPILER_AGENT_DISABLE=1` in the environment serves no kernel.
 
 import itertools
 import json
+import logging
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 import torch
 
-from .runtime_file import load_runtime
+from . import runtime_file
 
 _BUILDS = Path(__file__).parent / "builds"
 _Function = Callable[..., Any]
@@ -29,6 +30,8 @@ _serial = itertools.count()
 _slot_of_module: "weakref.WeakKeyDictionary[torch.nn.Module, str]" = weakref.WeakKeyDictionary()
 _slot_of_function: dict[str, str] = {}
 _installations: list[tuple[str, Any]] = []
+_refusals: list[tuple[str, str]] = []
+_logger = logging.getLogger("compiler_agent")
 
 
 def serve(module: torch.nn.Module, name: str, forward: _Function) -> _Function:
@@ -49,9 +52,9 @@ def serve_function(name: str) -> _Function:
 
 
 def require_intact() -> None:
-    """Raises the runtime's BuildRefused, or RuntimeRefused, for a file of a kernel that was changed."""
+    """Raises FileRefused for a file of a kernel that was changed."""
     for manifest in sorted(_BUILDS.glob("*/*/manifest.json")):
-        load_runtime(manifest.parent).read_verified(manifest.parent)
+        runtime_file.require_intact(manifest.parent)
 
 
 def counters() -> dict[str, dict[str, Any]]:
@@ -64,10 +67,15 @@ def counters() -> dict[str, dict[str, Any]]:
             entry["misses"] += counted["misses"]
             for reason, calls in counted["miss_reasons"].items():
                 entry["miss_reasons"][reason] = entry["miss_reasons"].get(reason, 0) + calls
-        for obstacle in filter(None, (installation.obstacle, *installation.failures.values())):
-            if obstacle not in entry["obstacles"]:
-                entry["obstacles"].append(obstacle)
+        _note(entry["obstacles"], installation.obstacle, *installation.failures.values())
+    for name, refusal in _refusals:
+        entry = found.setdefault(name, {"hits": 0, "misses": 0, "miss_reasons": {}, "obstacles": []})
+        _note(entry["obstacles"], refusal)
     return found
+
+
+def _note(obstacles: list[str], *further: str | None) -> None:
+    obstacles += [each for each in dict.fromkeys(further) if each is not None and each not in obstacles]
 
 
 def _module_slot(module: torch.nn.Module, name: str, forward: _Function, _identity: int) -> str:
@@ -95,7 +103,11 @@ def _new_slot(name: str, folder: Path, original: _Function, module: torch.nn.Mod
     for part in ("_parameters", "_buffers", "_modules"):
         holder.__dict__[part] = module.__dict__[part]
     holder.forward = original
-    _installations.append((name, load_runtime(folder).install(holder, folder)))
+    try:
+        _installations.append((name, runtime_file.load_runtime(folder).install(holder, folder)))
+    except Exception as error:  # a model must serve, whatever is wrong with a build
+        _refusals.append((name, str(error)))
+        _logger.exception("no kernel serves %s", name)
     slot = f"slot{next(_serial)}"
     setattr(_slots, slot, holder.forward)
     return slot

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import ModuleType
 
 from candidates.serving_build.build import Build
-from candidates.serving_build.build_files import kernels_for_no_cpu, read_whole
+from candidates.serving_build.build_files import as_archive, kernels_for_no_cpu, read_whole
 from candidates.serving_build.export_names import distribution_name
 from candidates.serving_build.exported import installing, runtime_file
 from candidates.serving_build.target import Export
@@ -36,7 +36,8 @@ def engine_package(build: Build, engine: Engine) -> Export:
     for name, module in (("plugin", engine.plugin), ("installing", installing), ("runtime_file", runtime_file)):
         assert module.__file__ is not None
         files[f"{package}/{name}.py"] = Path(module.__file__).read_bytes()
-    files |= {f"{package}/serving_build/{name}": content for name, content in read_whole(build).items()}
+    # An archive, since pip would leave compiled files in a folder, and a build is refused for any file too many.
+    files[f"{package}/{installing.ARCHIVE}"] = as_archive(read_whole(build))
     return Export(
         files=files,
         carried=tuple(entry.id for entry in build.manifest.kernels),
@@ -64,7 +65,7 @@ requires-python = ">=3.10"
 packages = ["{package}"]
 
 [tool.setuptools.package-data]
-{package} = ["serving_build/**"]
+{package} = ["{installing.ARCHIVE}"]
 """
 
 

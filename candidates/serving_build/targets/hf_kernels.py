@@ -1,9 +1,10 @@
 """A kernel repository as Hugging Face `kernels` loads it from a local folder: `build/torch-cpu/`, a Python package.
 
-Layout and rules of `kernels` 0.17.2 (huggingface.co/docs/kernels): `metadata.json` with `license` and `python-depends`, layers
-without a constructor or members of their own. The shared library is plain C, so that one variant serves every PyTorch;
-the device is checked when a kernel is installed. Parts of blocks are functions only, since no layer stands for them;
-kernels that pack their weights are layers only, since a function has no place to keep what it packed.
+Layout and rules of `kernels` 0.17.2 (huggingface.co/docs/kernels): `metadata.json` with `license` and
+`python-depends`, layers without a constructor or members of their own. The shared library is plain C, so that one
+variant serves every PyTorch; the device is checked when a kernel is installed. Parts of blocks are functions only,
+since no layer stands for them; kernels that pack their weights are layers only, since a function has no place to keep
+what it packed.
 """
 
 import base64
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from candidates.serving_build.build import Build
-from candidates.serving_build.build_files import kernels_for_no_cpu, narrowed, source_of
+from candidates.serving_build.build_files import Sign, kernels_for_no_cpu, narrowed, source_of, unsigned
 from candidates.serving_build.export_names import argument_names, class_name, free_name, module_name
 from candidates.serving_build.exported import kernel_sites, runtime_file
 from candidates.serving_build.manifest import InstallationSite, KernelEntry
@@ -39,12 +40,16 @@ class _Offered:
 
 
 class HfKernels:
+    def __init__(self, sign: Sign = unsigned) -> None:
+        """`sign` is asked for each layer and function: their manifests are not the build's."""
+        self._sign = sign
+
     def export(self, build: Build) -> Export:
         if left_out := kernels_for_no_cpu(build):
             return Export(files={}, carried=(), left_out=left_out, next_step="")
         layers, functions, left_out = _offer(build.manifest.kernels)
         carried = {entry.id for offered in (*layers, *functions) for entry in offered.entries}
-        files = _package(build, layers, functions) if carried else {}
+        files = _package(build, layers, functions, self._sign) if carried else {}
         name = f"compiler_agent_{build.id[:12]}"
         if files:
             files["metadata.json"] = _metadata(name, files)
@@ -94,7 +99,7 @@ def _by_site(kernels: Iterable[KernelEntry]) -> list[tuple[KernelEntry, ...]]:
     return [tuple(group) for group in groups.values()]
 
 
-def _package(build: Build, layers: Sequence[_Offered], functions: Sequence[_Offered]) -> dict[str, bytes]:
+def _package(build: Build, layers: Sequence[_Offered], functions: Sequence[_Offered], sign: Sign) -> dict[str, bytes]:
     files = {
         "__init__.py": _init(layers, functions).encode(),
         "layers.py": _module(_LAYERS, layers, _layer).encode(),
@@ -104,7 +109,7 @@ def _package(build: Build, layers: Sequence[_Offered], functions: Sequence[_Offe
     }
     for kind, offers, adapted in (("layers", layers, _as_layer), ("functions", functions, _as_function)):
         for offered in offers:
-            within = narrowed(build, map(adapted, offered.entries))
+            within = narrowed(build, map(adapted, offered.entries), sign)
             files |= {f"builds/{kind}/{offered.folder}/{path}": content for path, content in within.items()}
     return files
 
