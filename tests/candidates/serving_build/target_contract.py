@@ -1,6 +1,7 @@
 """What every ServingTarget keeps; subclass it with a fixture `target`."""
 
 import ast
+import dataclasses
 import shutil
 import tomllib
 from pathlib import Path
@@ -24,17 +25,15 @@ class ServingTargetContract:
 
     def test_every_kernel_is_carried_or_left_out_with_a_reason(self, target: ServingTarget, build: Build) -> None:
         export = target.export(build)
-        assert {*export.carried, *(each.kernel_id for each in export.left_out)} == {k.id for k in build.manifest.kernels}
+        assert {*export.carried, *(each.kernel_id for each in export.left_out)} == {
+            k.id for k in build.manifest.kernels
+        }
         assert all(each.reason for each in export.left_out)
         assert export.carried
 
     def test_a_build_for_a_gpu_is_left_out_in_clear_words(
         self, target: ServingTarget, rmsnorm: ShippedKernel, tmp_path: Path
     ) -> None:
-        import dataclasses
-
-        from candidates.serving_build.build import write_build
-
         device = DeviceFingerprint(
             kind="cuda", model="GPU of tests", features=("sm_90",), cores=1, cache_bytes=(1,), compiler="nvcc",
             torch_version="2",
@@ -51,8 +50,6 @@ class ServingTargetContract:
     def test_hostile_names_stay_out_of_paths_and_code(
         self, target: ServingTarget, rmsnorm: ShippedKernel, device: DeviceFingerprint, tmp_path: Path
     ) -> None:
-        import dataclasses
-
         kernel = dataclasses.replace(rmsnorm, task=rmsnorm.task.model_copy(update={"op": HOSTILE, "site": HOSTILE}))
         build = write_build(tmp_path, HOSTILE, device, [kernel])
         export = target.export(build)

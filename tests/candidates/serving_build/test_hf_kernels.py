@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -109,7 +110,10 @@ def test_a_function_of_a_shape_that_did_not_win_computes_the_ops_definition(pack
 
 
 def test_layers_obey_the_rules_of_the_package(package: ModuleType) -> None:
-    for layer, replaced in ((package.layers.LlamaRMSNorm, modeling_llama.LlamaRMSNorm), (package.layers.Linear, nn.Linear)):
+    for layer, replaced in (
+        (package.layers.LlamaRMSNorm, modeling_llama.LlamaRMSNorm),
+        (package.layers.Linear, nn.Linear),
+    ):
         _validate_layer(check_cls=replaced, cls=layer, repo=None)  # type: ignore[arg-type]
 
 
@@ -158,18 +162,37 @@ def test_gradients_flow_through_the_adopting_modules_own_code(kernelized: LlamaF
     assert kernelized.model.norm.weight.grad is not None
 
 
-@pytest.mark.parametrize("ending", [".so", "runtime.py", ".json"])
+@pytest.mark.parametrize("ending", [".so", "runtime.py", "tasks/*.json"])
 def test_a_changed_file_is_refused_before_it_is_loaded(build: Build, tmp_path: Path, ending: str) -> None:
     write_export(HfKernels().export(build), "hf-kernels", build.id, tmp_path / "hf")
     (changed, *_) = sorted(path for path in (tmp_path / "hf").rglob(f"builds/layers/*/**/*{ending}"))
     changed.write_bytes(changed.read_bytes() + b" ")
     code = (
-        f"import kernels, pathlib\ntry:\n kernels.get_local_kernel(pathlib.Path({str(tmp_path / 'hf')!r}), backend='cpu')\n"
+        "import kernels, pathlib\n"
+        f"try: kernels.get_local_kernel(pathlib.Path({str(tmp_path / 'hf')!r}), backend='cpu')\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert shown.startswith(("BuildRefused", "RuntimeRefused"))
+    assert shown.startswith("FileRefused")
     assert changed.name in shown
+
+
+def test_a_build_that_its_runtime_refuses_leaves_the_ops_definition(build: Build, tmp_path: Path) -> None:
+    write_export(HfKernels().export(build), "hf-kernels", build.id, tmp_path / "hf")
+    (manifest,) = (tmp_path / "hf").rglob("builds/functions/llama_rms_norm/manifest.json")
+    manifest.write_text(manifest.read_text().replace('"high": 64', '"high": 9999'))
+    code = (
+        "import json, kernels, pathlib, torch\n"
+        f"p = kernels.get_local_kernel(pathlib.Path({str(tmp_path / 'hf')!r}), backend='cpu')\n"
+        "y = p.llama_rms_norm(torch.full((1, 100, 64), 3.0), torch.ones(64))\n"
+        "print(json.dumps([float((y - 1).abs().max()), p.counters()['llama_rms_norm']]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    error, shown = json.loads(done.stdout)
+    assert error < 1e-6
+    assert shown["hits"] == 0
+    assert "manifest.json was changed after the build was written" in shown["obstacles"][0]
+    assert "no kernel serves llama_rms_norm" in done.stderr
 
 
 def test_kill_switch_serves_no_kernel(folder: Path) -> None:
@@ -177,7 +200,11 @@ def test_kill_switch_serves_no_kernel(folder: Path) -> None:
         f"import kernels, pathlib, torch\np = kernels.get_local_kernel(pathlib.Path({str(folder)!r}), backend='cpu')\n"
         "p.llama_rms_norm(torch.ones(1, 1, 64), torch.ones(64)); print(p.counters()['llama_rms_norm'])"
     )
-    environment = {"PATH": "/usr/bin:/bin", "COMPILER_AGENT_DISABLE": "1", "PYTHONPATH": ":".join(filter(None, sys.path))}
+    environment = {
+        "PATH": "/usr/bin:/bin",
+        "COMPILER_AGENT_DISABLE": "1",
+        "PYTHONPATH": ":".join(filter(None, sys.path)),
+    }
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert "'hits': 0" in shown.stdout
     assert "COMPILER_AGENT_DISABLE is set" in shown.stdout
@@ -185,7 +212,9 @@ def test_kill_switch_serves_no_kernel(folder: Path) -> None:
 
 def test_metadata_lists_the_digest_of_every_other_file(folder: Path) -> None:
     metadata = json.loads((folder / "build" / VARIANT / "metadata.json").read_text())
-    found = {path for path in (folder / "build" / VARIANT).rglob("*") if path.is_file() and "__pycache__" not in path.parts}
+    found = {
+        path for path in (folder / "build" / VARIANT).rglob("*") if path.is_file() and "__pycache__" not in path.parts
+    }
     assert {str(path.relative_to(folder / "build" / VARIANT)) for path in found} == {
         *metadata["digest"]["files"], "metadata.json",
     }  # fmt: skip
@@ -194,7 +223,9 @@ def test_metadata_lists_the_digest_of_every_other_file(folder: Path) -> None:
 
 def test_source_and_artifact_of_every_kernel_come_along(folder: Path, build: Build) -> None:
     for entry in build.manifest.kernels:
-        assert (folder / "source" / f"{entry.id}.cpp").read_bytes() == (build.path / f"kernels/{entry.id}.cpp").read_bytes()
+        assert (folder / "source" / f"{entry.id}.cpp").read_bytes() == (
+            build.path / f"kernels/{entry.id}.cpp"
+        ).read_bytes()
         assert list(folder.glob(f"build/{VARIANT}/builds/*/*/kernels/{entry.id}.so"))
 
 
@@ -203,11 +234,13 @@ def test_what_packs_weights_is_a_layer_only(package: ModuleType) -> None:
     assert list(inspect.signature(package.layers.Linear.forward).parameters) == ["self", "x"]
 
 
-def test_two_phases_of_a_site_are_one_layer(
-    tmp_path: Path, rmsnorm: ShippedKernel, ship: Any, device: Any
-) -> None:
+def test_two_phases_of_a_site_are_one_layer(tmp_path: Path, rmsnorm: ShippedKernel, ship: Any, device: Any) -> None:
     phases = [
-        ship(rmsnorm.task.model_copy(update={"op": f"Norm.{phase}"}), rmsnorm.candidate.source + f"// {phase}\n", rmsnorm.site)
+        ship(
+            rmsnorm.task.model_copy(update={"op": f"Norm.{phase}"}),
+            rmsnorm.candidate.source + f"// {phase}\n",
+            rmsnorm.site,
+        )
         for phase in ("decode", "prefill")
     ]
     export = HfKernels().export(write_build(tmp_path, "tiny", device, phases))
@@ -219,8 +252,6 @@ def test_two_phases_of_a_site_are_one_layer(
 
 
 def test_a_build_that_was_changed_is_not_exported(build: Build, tmp_path: Path) -> None:
-    import shutil
-
     copy = Build(id=build.id, path=tmp_path / "build", manifest=build.manifest)
     shutil.copytree(build.path, copy.path)
     library = copy.path / build.manifest.kernels[0].library
