@@ -102,7 +102,8 @@ def test_a_changed_build_leaves_the_engine_as_it_is(
     path.write_bytes(as_archive(files))
     shown, log = run(engine, tmp_path / "site")
     assert shown["hits"] == []
-    assert shown["events"]["error"] == 3
+    assert shown["events"]["error"] >= 2
+    assert "installed" not in shown["events"]
     assert max(shown["errors"]) == 0
     assert f"{changed} has sha256" in log
 

@@ -22,7 +22,7 @@ from transformers.models.llama import modeling_llama
 from candidates.error_bound import allowed_error
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.export_folder import write_export
-from candidates.serving_build.runtime import BuildRefused
+from candidates.serving_build.runtime import BuildRefused, install
 from candidates.serving_build.target import ServingTarget
 from candidates.serving_build.targets.hf_kernels import VARIANT, HfKernels
 from candidates.task import ErrorBound
@@ -155,6 +155,20 @@ def test_a_layer_by_itself_falls_back_to_the_ops_definition(package: ModuleType)
     x = torch.randn(1, 70, 64)
     with torch.no_grad():
         torch.testing.assert_close(layer(x), layer.weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6)))
+
+
+def test_a_build_beside_the_package_has_its_own_kernels(
+    model: LlamaForCausalLM, build: Build, package: ModuleType
+) -> None:
+    """Two copies of the runtime in one process: neither may serve by what the other loaded."""
+    package.llama_mlp_region0(torch.randn(1, 3, 96), torch.randn(1, 3, 96))
+    expected = logits(model, 4)
+    installation = install(model, build.path)
+    torch.testing.assert_close(logits(model, 4), expected, rtol=1e-4, atol=1e-4)
+    package.llama_rms_norm(torch.randn(1, 1, 64), torch.randn(64))
+    torch.testing.assert_close(logits(model, 4), expected, rtol=1e-4, atol=1e-4)
+    assert installation.failures == {}
+    installation.uninstall()
 
 
 def test_gradients_flow_through_the_adopting_modules_own_code(kernelized: LlamaForCausalLM) -> None:
