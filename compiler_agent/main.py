@@ -13,6 +13,7 @@ from compiler_agent.commands import (
     builds,
     compiler_report,
     doctor,
+    export,
     gpu_check,
     hot_ops,
     judge,
@@ -54,6 +55,7 @@ app.command("bench")(bench.bench)
 app.command("waiting")(waiting.waiting)
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
+builds.app.command("export")(export.export)
 app.add_typer(builds.app, name="builds")
 app.command("promote")(promote.promote)
 app.command("retract")(retract.retract)

@@ -36,6 +36,11 @@ from candidates.ledger.past_winners import past_winners
 from candidates.ledger.retractions import Retractions
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.live import entry_at, live_kernel, read_live
+from candidates.serving_build.target import ServingTarget
+from candidates.serving_build.targets.flashinfer_trace import FlashinferTrace
+from candidates.serving_build.targets.hf_kernels import HfKernels
+from candidates.serving_build.targets.sglang import Sglang
+from candidates.serving_build.targets.vllm import Vllm
 from candidates.task import KernelTask
 from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
@@ -71,6 +76,14 @@ REPORTERS: Mapping[LanguageName, CompilerReporter] = {
     LanguageName.TRITON: _TRITON,
 }
 """Languages whose compiler says what it made of a candidate."""
+
+TARGETS: Mapping[str, ServingTarget] = {
+    "hf-kernels": HfKernels(),
+    "flashinfer-trace": FlashinferTrace(),
+    "vllm": Vllm(),
+    "sglang": Sglang(),
+}
+"""Where a build's kernels can be exported to."""
 
 ARTIFACTS = "artifacts"
 """Of the cache folder: what builds left, where their compilers are known by version."""
