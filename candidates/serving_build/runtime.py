@@ -536,15 +536,18 @@ class _Site:
         kernel = self.kernel
         states = [n for n, spec in enumerate(kernel.activations) if spec["role"] == "state"]
         copies = [tensor.clone() if n in states else tensor for n, tensor in enumerate(tensors)]
+        try:
+            expected = original(*copies)  # first: a kernel that spoils its inputs must not spoil this too
+        except Exception as error:  # noqa: BLE001 (a comparison that fails must not fail the call)
+            kernel.note_comparison("failed", f"{type(error).__name__}: {error}")
+            return alone(*tensors)
         got = alone(*tensors)
         if kernel.switched_off is not None:
             return got
         try:
-            expected = original(*copies)
-            pairs = list(zip(_results(got), _results(expected), strict=True))
-            pairs += [(tensors[n], copies[n]) for n in states]
+            pairs = [*zip(_results(got), _results(expected), strict=True), *((tensors[n], copies[n]) for n in states)]
             found = [_disagreement(mine, theirs, kernel.entry["error_bound"]) for mine, theirs in pairs]
-        except Exception as error:  # noqa: BLE001 (a comparison that fails must not fail the call)
+        except Exception as error:  # noqa: BLE001 (as above)
             kernel.note_comparison("failed", f"{type(error).__name__}: {error}")
             return got
         faults = [fault for fault in found if fault is not None]

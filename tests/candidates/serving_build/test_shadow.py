@@ -183,3 +183,20 @@ def test_an_original_that_fails_in_a_comparison_does_not_fail_the_call(
     assert counters["shadow"]["failed"] == 1
     assert counters["switched_off"] is None
     installation.uninstall()
+
+
+def test_a_kernel_that_spoils_its_inputs_does_not_spoil_the_comparison(
+    model: LlamaForCausalLM, tmp_path: Path, device: DeviceFingerprint, ship, rmsnorm: ShippedKernel
+) -> None:
+    spoils = rmsnorm.candidate.source.replace(
+        "= x[row * 64 + i] * scale", "= const_cast<float*>(x)[row * 64 + i] = scale"
+    )
+    build = write_build(tmp_path, "tiny", device, [ship(rmsnorm.task, spoils, rmsnorm.site)])
+    norm, x = model.model.norm, torch.randn(1, 2, 64)
+    with torch.inference_mode():
+        expected = norm(x)
+        installation = install(model, build.path, shadow_one_in=1)
+        assert torch.equal(norm(x), expected)
+    (counters,) = installation.counters().values()
+    assert counters["shadow"]["disagreed"] == 1
+    installation.uninstall()
