@@ -5,7 +5,7 @@ import typer
 from candidates.serving_build.runtime import TRUSTED_KEYS
 from candidates.serving_build.signing import SigningKeyFault, key_file, make_key, public_key
 from compiler_agent.commands.options import JsonOption
-from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
+from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.settings import read_settings
 
 app = typer.Typer(help="The key that signs builds: make it, show its public half.", no_args_is_help=True)
@@ -48,5 +48,5 @@ def _print(public: str, json: bool) -> ExitCode:
         print_json({"public_key": public, "private_key_file": str(key_file(read_settings().home))})
     else:
         result_console.print(public, highlight=False)
-        result_console.print(f"Serving processes trust it by {TRUSTED_KEYS}={public[:8]}…", highlight=False)
+        progress_console.print(f"Serving processes trust it by {TRUSTED_KEYS}.", highlight=False)
     return ExitCode.DONE

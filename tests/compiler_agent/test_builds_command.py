@@ -70,6 +70,15 @@ def test_an_unsigned_build_goes_live_only_where_no_key_is_trusted(
     run_command(["builds", "approve", build[:12]])
 
 
+def test_the_public_key_is_all_of_the_output(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It goes into a shell variable."""
+    assert run_command(["keys", "new"]) == 0
+    made = capfd.readouterr().out
+    assert run_command(["keys", "show"]) == 0
+    assert capfd.readouterr().out == made
+    assert len(made) == 65
+
+
 def test_an_approval_without_any_key_says_what_that_means(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     build = write_build(home, "old", local_device(), []).id
     assert run_command(["builds", "approve", build[:12]]) == 0
