@@ -300,7 +300,6 @@ class _Kernel:
 
 _loaded: dict[str, ctypes.CDLL] = {}
 """Libraries by digest."""
-_loads = itertools.count()
 
 
 def _library(artifact: bytes) -> ctypes.CDLL:
@@ -312,8 +311,14 @@ def _library(artifact: bytes) -> ctypes.CDLL:
             file.write(artifact)
             file.flush()
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-            # The loader takes a path that it has seen for the library that came by it: each gets a path of its own.
-            _loaded[digest] = ctypes.CDLL(f"/proc/self/fd{'/.' * next(_loads)}/{descriptor}")
+            # The loader takes a path that it has seen for the library that came by it, and numbers of files are used
+            # again, also by the runtime of another build: the digest is spelled in the path, as "/" and "/.".
+            spelled = f"{int(digest[:32], 16):0128b}".replace("0", "/").replace("1", "/.")
+            path = f"/proc/self/fd{spelled}/{descriptor}"
+            try:
+                _loaded[digest] = ctypes.CDLL(path)
+            except OSError as error:
+                raise OSError(str(error).replace(path, "it")) from None
     return _loaded[digest]
 
 
@@ -568,14 +573,16 @@ class _Site:
         is_stateless = all(spec["role"] != "state" for spec in kernel.activations)
         specs = [(_type_of(spec), spec["shape"]) for spec in kernel.activations]
         operator = _operator(len(specs), len(kernel.models))
+        # No global is named below: torch.compile would look for this file among the imported modules, by its name.
+        grad_enabled, tensor_type = torch.is_grad_enabled, torch.Tensor
 
         def can_trace(tensors: tuple[Any, ...]) -> bool:
-            if not is_stateless or len(tensors) != len(specs) or (torch.is_grad_enabled() and parameters.requires_grad):
+            if not is_stateless or len(tensors) != len(specs) or (grad_enabled() and parameters.requires_grad):
                 return False
             for tensor, (dtype, sizes) in zip(tensors, specs, strict=True):
-                if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype or tensor.device.type != "cpu":
+                if not isinstance(tensor, tensor_type) or tensor.dtype != dtype or tensor.device.type != "cpu":
                     return False
-                if tensor.dim() != len(sizes) or (torch.is_grad_enabled() and tensor.requires_grad):
+                if tensor.dim() != len(sizes) or (grad_enabled() and tensor.requires_grad):
                     return False
                 if any(not isinstance(dim, str) and size != dim for size, dim in zip(tensor.shape, sizes, strict=True)):
                     return False
@@ -789,11 +796,11 @@ class Installation:
             regions[region] = site.forward
 
     def _count(self, kernel: _Kernel, owner: Any, name: str, reason: str) -> None:
-        original = getattr(owner, name)
+        original, is_compiling = getattr(owner, name), torch.compiler.is_compiling
 
         @functools.wraps(original)
         def forward(*arguments: Any, **keywords: Any) -> Any:
-            if not torch.compiler.is_compiling():
+            if not is_compiling():
                 kernel.misses[reason] += 1
             return original(*arguments, **keywords)
 

@@ -35,14 +35,18 @@ with torch.inference_mode():
     expected = model(input_ids=ids).logits
     installation = runtime.install(model, build, allow_unsigned=True, shadow_one_in=1)
     got = model(input_ids=ids).logits
+    counters = list(installation.counters().values())
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")(input_ids=ids).logits
 try:
     runtime.install(model, build, trusted_keys=["0" * 64])
 except runtime.BuildRefused as error:
     refusal = str(error)
 print(json.dumps({
     "difference": float((got - expected).abs().max() / expected.abs().max()),
+    "difference_compiled": float((compiled - expected).abs().max() / expected.abs().max()),
     "failures": installation.failures,
-    "counters": list(installation.counters().values()),
+    "counters": counters,
+    "hits_compiled": sum(counters["hits"] for counters in installation.counters().values()) - counters[0]["hits"],
     "modules": [name for name in ("candidates", "pydantic_core", "cryptography") if name in sys.modules],
     "refusal": refusal,
 }))
@@ -77,6 +81,8 @@ def test_a_build_serves_where_there_is_only_torch_and_transformers(
     seen = json.loads(finished.stdout.splitlines()[-1])
     assert seen["failures"] == {}
     assert seen["difference"] < 1e-4
+    assert seen["difference_compiled"] < 1e-4
+    assert seen["hits_compiled"] == 2 * LAYERS
     (counters,) = seen["counters"]
     assert (counters["hits"], counters["misses"]) == (2 * LAYERS, 0)
     assert counters["shadow"] == {"agreed": 2 * LAYERS, "disagreed": 0, "failed": 0}

@@ -1,7 +1,11 @@
 """The torch.library op that a compiled graph calls, and graphs with it."""
 
+import importlib.util
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -9,7 +13,8 @@ import torch
 from transformers import LlamaForCausalLM
 from transformers.models.llama import modeling_llama
 
-from candidates.serving_build.build import Build
+from candidates.device import DeviceFingerprint
+from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.runtime import install
 
 
@@ -96,3 +101,45 @@ def test_a_graph_made_before_uninstalling_calls_the_original(model: LlamaForCaus
         before = installation.counters()
         torch.testing.assert_close(compiled(x), model.model.norm(x))
     assert installation.counters() == before
+
+
+def runtime_of(build: Path) -> ModuleType:
+    """As a serving process may load it: no module of `sys.modules`."""
+    spec = importlib.util.spec_from_file_location("runtime_of_a_build", build / "runtime.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_runtime_in_a_build_compiles_whatever_it_is_loaded_as(
+    model: LlamaForCausalLM, build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of them in one process, as with two models."""
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    ids = torch.arange(4)[None]
+    with torch.inference_mode():
+        expected = model(input_ids=ids).logits
+        for _ in range(2):
+            installation = runtime_of(build.path).install(model, build.path)
+            compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+            torch.testing.assert_close(compiled(input_ids=ids).logits, expected, rtol=1e-4, atol=1e-4)
+            assert all(counters["hits"] > 0 for counters in installation.counters().values())
+            installation.uninstall()
+            torch._dynamo.reset()
+
+
+def test_what_only_counts_compiles_too(
+    model: LlamaForCausalLM, tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel, monkeypatch
+) -> None:
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    build = write_build(tmp_path, "tiny", device, [replace(rmsnorm, artifact=b"not a library")])
+    ids = torch.arange(4)[None]
+    with torch.inference_mode():
+        expected = model(input_ids=ids).logits
+        installation = runtime_of(build.path).install(model, build.path)
+        assert len(installation.failures) == 1
+        compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+        torch.testing.assert_close(compiled(input_ids=ids).logits, expected)
+    installation.uninstall()

@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -316,3 +318,22 @@ def test_one_broken_kernel_leaves_the_others_serving(
     torch.testing.assert_close(run(model), expected, rtol=1e-4, atol=1e-4)
     assert installation.counters()[rmsnorm.candidate.id]["hits"] == 5
     installation.uninstall()
+
+
+def test_runtimes_of_two_builds_load_their_own_kernels(
+    model: LlamaForCausalLM, tmp_path: Path, device: DeviceFingerprint, ship, rmsnorm: ShippedKernel
+) -> None:
+    """Each is a module of its own, and the numbers of its files are used again by the other."""
+    norm, x = model.model.norm, torch.randn(1, 2, 64)
+    with torch.inference_mode():
+        expected = norm(x)
+        for factor in (1, 2, 3, 4):
+            source = rmsnorm.candidate.source.replace("* scale *", f"* scale * {factor} *")
+            build = write_build(tmp_path, "tiny", device, [ship(rmsnorm.task, source, rmsnorm.site)])
+            runtime = ModuleType("runtime_of_a_build")
+            sys.modules[runtime.__name__] = runtime
+            exec((build.path / "runtime.py").read_text(), runtime.__dict__)
+            installation = runtime.install(model, build.path)
+            torch.testing.assert_close(norm(x), factor * expected)
+            installation.uninstall()
+    del sys.modules["runtime_of_a_build"]
