@@ -62,7 +62,7 @@ class DeviceCeilings(Record):
     flops_per_s: dict[str, float]
     """Fused multiply-adds count two, by element type."""
     dispatch_us: float = Field(ge=0)
-    """What the serving runtime adds to one kernel call."""
+    """What the serving runtime adds to one kernel call, with a share of what it adds to calls that no kernel serves."""
 
     def bytes_per_s(self, working_set_bytes: int) -> float:
         """The better of read and copy rates at the smallest measured level that holds the working set."""

@@ -17,6 +17,7 @@ from compiler_agent.commands import (
     gpu_check,
     hot_ops,
     judge,
+    keys,
     memory,
     models,
     problems,
@@ -59,6 +60,7 @@ builds.app.command("export")(export.export)
 app.add_typer(builds.app, name="builds")
 app.command("promote")(promote.promote)
 app.command("retract")(retract.retract)
+app.add_typer(keys.app, name="keys")
 models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")

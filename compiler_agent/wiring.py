@@ -36,6 +36,7 @@ from candidates.ledger.past_winners import past_winners
 from candidates.ledger.retractions import Retractions
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.live import entry_at, live_kernel, read_live
+from candidates.serving_build.signing import sign_manifest
 from candidates.serving_build.target import ServingTarget
 from candidates.serving_build.targets.flashinfer_trace import FlashinferTrace
 from candidates.serving_build.targets.hf_kernels import HfKernels
@@ -77,11 +78,11 @@ REPORTERS: Mapping[LanguageName, CompilerReporter] = {
 }
 """Languages whose compiler says what it made of a candidate."""
 
-TARGETS: Mapping[str, ServingTarget] = {
-    "hf-kernels": HfKernels(),
-    "flashinfer-trace": FlashinferTrace(),
-    "vllm": Vllm(),
-    "sglang": Sglang(),
+TARGETS: Mapping[str, Callable[[Settings], ServingTarget]] = {
+    "hf-kernels": lambda settings: HfKernels(functools.partial(sign_manifest, settings.home)),
+    "flashinfer-trace": lambda settings: FlashinferTrace(),
+    "vllm": lambda settings: Vllm(),
+    "sglang": lambda settings: Sglang(),
 }
 """Where a build's kernels can be exported to."""
 

@@ -4,7 +4,7 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,11 @@ from candidates.measurement import Measurement
 from candidates.record import digest_of
 from candidates.serving_build import runtime
 from candidates.serving_build.manifest import InstallationSite, KernelEntry, Manifest, ShapeRange
+from candidates.serving_build.signing import sign_build
 from candidates.task import KernelTask
+
+UNFINISHED = ".unfinished-"
+"""How the name of a folder starts that is no build yet, or no longer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +47,8 @@ def builds_folder(home: Path) -> Path:
 def write_build(home: Path, model_name: str, device: DeviceFingerprint, kernels: Sequence[ShippedKernel]) -> Build:
     """The build of these kernels under `home`; the same content gives the same build, written once.
 
-    Appears under its name whole or not at all. Raises ValueError for a kernel that is not for `device` or serves no
-    shape, OSError when the disk is at fault.
+    Appears under its name whole or not at all, signed where `home` has a key. Raises ValueError for a kernel that is
+    not for `device` or serves no shape, SigningKeyFault, OSError when the disk is at fault.
     """
     files: dict[str, bytes] = {"runtime.py": Path(runtime.__file__).read_bytes()}
     entries = []
@@ -64,17 +68,23 @@ def write_build(home: Path, model_name: str, device: DeviceFingerprint, kernels:
     )
     content = manifest.model_dump(mode="json")
     build_id = digest_of(content)
-    files["manifest.json"] = runtime.manifest_text(content | {"build_id": build_id}).encode()
+    files[runtime.MANIFEST] = runtime.manifest_text(content | {"build_id": build_id}).encode()
     path = builds_folder(home) / build_id
-    if not path.exists():
+    if path.exists():
+        os.utime(path)  # as new as if written now: garbage collection keeps the newest
+    else:
         _write_whole(path, files)
-    runtime.read_verified(path)
+    runtime.read_verified(path, (), allow_unsigned=True)
+    sign_build(home, path)
     return Build(id=build_id, path=path, manifest=manifest)
 
 
-def read_build(path: Path) -> Build:
-    """The build in folder `path`, verified. Raises runtime.BuildRefused with the name of a file that was changed."""
-    content = runtime.read_verified(path)
+def read_build(path: Path, trusted_keys: Collection[str] = ()) -> Build:
+    """The build in folder `path`, verified; where keys are trusted, also that one of them signed it.
+
+    Raises runtime.BuildRefused with the name of a file that was changed, or that another release wrote.
+    """
+    content = runtime.read_verified(path, trusted_keys, allow_unsigned=True).manifest
     build_id = content.pop("build_id")
     return Build(id=build_id, path=path, manifest=Manifest.model_validate(content))
 
@@ -100,13 +110,14 @@ def _entry_of(kernel: ShippedKernel, library: str) -> KernelEntry:
         outputs=kernel.task.outputs,
         axes=kernel.task.axes,
         ranges=kernel.ranges,
+        error_bound=kernel.task.error_bound,
         measurement=kernel.measurement,
     )
 
 
 def _write_whole(path: Path, files: dict[str, bytes]) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=".unfinished-", dir=path.parent))
+    unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=path.parent))
     try:
         for name, content in files.items():
             target = unfinished / name

@@ -1,19 +1,29 @@
 """BuildStore: the builds under a home, which of them is live, and the approvals that made it so.
 
 A build is live only by a recorded approval. `current` is a symbolic link that is replaced atomically; the history is
-one JSON line for each approval and rollback.
+one JSON line for each approval and rollback. A process may be killed at any point: `current` is then the build from
+before or the new one, whole either way.
 """
 
 import fcntl
 import os
-from collections.abc import Iterator
+import shutil
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
 from candidates.record import Record
-from candidates.serving_build.build import Build, builds_folder, read_build
+from candidates.serving_build.build import UNFINISHED, Build, builds_folder, read_build
+from candidates.serving_build.runtime import MANIFEST
+from candidates.serving_build.signing import trusted_keys
+
+APPROVED_KEPT_DAYS = 7
+"""A build that was approved in the last days is never collected: someone may still roll back to it, or pin it."""
+UNFINISHED_KEPT_S = 3600.0
+"""A folder that is being written is younger; an older one is what a killed process left."""
 
 
 class BuildNotFound(Exception):
@@ -44,32 +54,21 @@ class Approval(Record):
 
 class BuildStore:
     def __init__(self, home: Path) -> None:
+        self._home = home
         self._folder = builds_folder(home)
         self._current = self._folder / "current"
         self._history = self._folder / "approvals.jsonl"
 
     def list(self) -> tuple[Build, ...]:
         """Every build, the newest first. Raises runtime.BuildRefused for one that was changed."""
-        if not self._folder.is_dir():
-            return ()
-        paths = [
-            path for path in self._folder.iterdir() if (path / "manifest.json").is_file() and not path.is_symlink()
-        ]
-        whole = [path for path in paths if not path.name.startswith(".")]
-        return tuple(read_build(path) for path in sorted(whole, key=lambda path: -path.stat().st_mtime_ns))
+        return tuple(read_build(path) for path in self._newest_first())
 
     def show(self, build_id: str) -> Build:
         """The build whose id starts with `build_id`, verified byte for byte.
 
         Raises BuildNotFound when none or several do, runtime.BuildRefused when a file was changed.
         """
-        ids = sorted(path.parent.name for path in self._folder.glob("[0-9a-f]*/manifest.json"))
-        found = [name for name in ids if name.startswith(build_id)]
-        if len(found) != 1 or not build_id:
-            known = ", ".join(name[:12] for name in ids) or "none"
-            what = "no build has" if not found else f"{len(found)} builds have"
-            raise BuildNotFound(f"{what} an id that starts with {build_id!r}; builds in {self._folder}: {known}")
-        return read_build(self._folder / found[0])
+        return read_build(self._path_of(build_id))
 
     def current(self) -> str | None:
         """Id of the live build."""
@@ -79,29 +78,77 @@ class BuildStore:
             return None
 
     def approve(self, build_id: str, by: str) -> Approval:
-        """Makes a build live, after checking every byte of it; raises as `show` does."""
-        build = self.show(build_id)
+        """Makes a build live, after checking every byte of it, and its signature where this home trusts any key.
+
+        Raises as `show` does, and SigningKeyFault.
+        """
         with self._locked():
-            previous = self.current()
-            return self._move(ApprovalAction.APPROVE, build.id, previous, by)
+            build = read_build(self._path_of(build_id), trusted_keys(self._home))
+            return self._move(ApprovalAction.APPROVE, build.id, self.current(), by)
 
     def rollback(self, by: str) -> Approval:
-        """Moves back to the build that was live before the current one. Raises NothingToRollBack, BuildRefused."""
+        """Moves back to the build that was live before the current one, checked as in `approve`.
+
+        Raises NothingToRollBack, BuildRefused, SigningKeyFault.
+        """
         with self._locked():
             previous = self.current()
             if previous is None:
                 raise NothingToRollBack(f"no build is live in {self._folder}")
             earlier = _live_before(previous, self.history())
             if earlier is not None:
-                read_build(self._folder / earlier)
+                read_build(self._folder / earlier, trusted_keys(self._home))
             return self._move(ApprovalAction.ROLLBACK, earlier, previous, by)
 
     def history(self) -> tuple[Approval, ...]:
         """Oldest first."""
         if not self._history.exists():
             return ()
-        lines = self._history.read_text(encoding="utf-8").splitlines()
-        return tuple(Approval.model_validate_json(line) for line in lines)
+        lines = self._history.read_text(encoding="utf-8").splitlines(keepends=True)
+        # A line without its end was being written when the process was killed: that approval never happened.
+        return tuple(Approval.model_validate_json(line) for line in lines if line.endswith("\n"))
+
+    def collect_garbage(self, keep: int) -> tuple[str, ...]:
+        """Removes builds, each at once, and what killed processes left; the ids of the builds.
+
+        Kept are the newest `keep`, the live build, the one that a rollback would go to, and every build approved in
+        the last APPROVED_KEPT_DAYS.
+        """
+        with self._locked():
+            history, live = self.history(), self.current()
+            since = datetime.now(UTC) - timedelta(days=APPROVED_KEPT_DAYS)
+            kept = {approval.build_id for approval in history if datetime.fromisoformat(approval.at) >= since}
+            if live is not None:
+                kept |= {live, _live_before(live, history)}
+            paths = self._newest_first()
+            removed = [path for path in paths[keep:] if path.name not in kept]
+            for path in removed:
+                path.rename(path.with_name(f"{UNFINISHED}{path.name}"))  # a build is there whole or not at all
+            self._prune({f"{UNFINISHED}{path.name}" for path in removed})
+        return tuple(path.name for path in removed)
+
+    def _prune(self, removed: set[str]) -> None:
+        for path in (*self._folder.glob(f"{UNFINISHED}*"), *self._folder.glob(".current-*")):
+            if path.name in removed or time.time() - path.lstat().st_mtime > UNFINISHED_KEPT_S:
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                else:
+                    path.unlink()
+
+    def _newest_first(self) -> Sequence[Path]:
+        return sorted(
+            (path.parent for path in self._folder.glob(f"[0-9a-f]*/{MANIFEST}") if not path.parent.is_symlink()),
+            key=lambda path: (-path.stat().st_mtime_ns, path.name),
+        )
+
+    def _path_of(self, build_id: str) -> Path:
+        ids = sorted(path.name for path in self._newest_first())
+        found = [name for name in ids if name.startswith(build_id)]
+        if len(found) != 1 or not build_id:
+            known = ", ".join(name[:12] for name in ids) or "none"
+            what = "no build has" if not found else f"{len(found)} builds have"
+            raise BuildNotFound(f"{what} an id that starts with {build_id!r}; builds in {self._folder}: {known}")
+        return self._folder / found[0]
 
     def _move(self, action: ApprovalAction, build_id: str | None, previous: str | None, by: str) -> Approval:
         approval = Approval(
@@ -112,10 +159,7 @@ class BuildStore:
             at=datetime.now(UTC).isoformat(timespec="seconds"),
         )
         # Recorded first: a build must never be live without its approval.
-        with self._history.open("a", encoding="utf-8") as stream:
-            stream.write(approval.model_dump_json() + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        self._record(approval)
         if build_id is None:
             self._current.unlink()
         else:
@@ -123,7 +167,20 @@ class BuildStore:
             pointer.unlink(missing_ok=True)
             pointer.symlink_to(build_id)
             pointer.replace(self._current)
+        folder = os.open(self._folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
         return approval
+
+    def _record(self, approval: Approval) -> None:
+        with self._history.open("a+b") as stream:
+            stream.seek(0)
+            stream.truncate(stream.read().rfind(b"\n") + 1)
+            stream.write(approval.model_dump_json().encode() + b"\n")
+            stream.flush()
+            os.fsync(stream.fileno())
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -136,7 +193,10 @@ class BuildStore:
 def _live_before(build_id: str, history: tuple[Approval, ...]) -> str | None:
     """Approvals stack up, a rollback takes the topmost off; an approval of what is already live adds nothing."""
     stack: list[str] = []
-    for approval in history:
+    live_afterwards = (*(approval.previous for approval in history[1:]), build_id)
+    for approval, afterwards in zip(history, live_afterwards, strict=False):
+        if approval.build_id != afterwards:
+            continue  # recorded just before the process was killed: the pointer never moved
         match approval.action:
             case ApprovalAction.APPROVE if approval.build_id is not None and stack[-1:] != [approval.build_id]:
                 stack.append(approval.build_id)
@@ -144,7 +204,6 @@ def _live_before(build_id: str, history: tuple[Approval, ...]) -> str | None:
                 stack.pop()
             case _:
                 pass
-    # An approval that was recorded just before a crash never became live: it lies above `build_id`.
-    while stack and stack.pop() != build_id:
-        pass
+    if stack[-1:] == [build_id]:
+        stack.pop()
     return stack[-1] if stack else None

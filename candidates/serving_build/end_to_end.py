@@ -150,10 +150,14 @@ def measure_end_to_end(
 class KernelCalls(Record):
     """What the runtime counted for one kernel."""
 
+    op: str = ""
     hits: int = Field(ge=0, default=0)
     misses: int = Field(ge=0, default=0)
     miss_reasons: dict[str, int] = Field(default_factory=dict)
     shapes: dict[str, int] = Field(default_factory=dict)
+    shadow: dict[str, int] = Field(default_factory=dict)
+    errors: int = Field(ge=0, default=0)
+    switched_off: str | None = None
 
 
 class RuntimeReport(Record):
@@ -234,5 +238,10 @@ def _notes(strata: Sequence[Stratum], report: RuntimeReport) -> tuple[str, ...]:
         if stratum.scale > 1
     ]
     failures = [f"not installed: {text}" for text in report.failures.values()]
+    failures += [
+        f"switched off: {calls.op}: {calls.switched_off}"
+        for calls in report.counters.values()
+        if calls.switched_off is not None
+    ]
     obstacle = [] if report.obstacle is None else [f"nothing was installed: {report.obstacle}"]
     return (*shortened, *failures, *obstacle)

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from candidates.device import DeviceFingerprint
 from candidates.measurement import Decision, Measurement
 from candidates.record import Record
-from candidates.task import InputSpec, KernelTask, TensorSpec
+from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec
 from traces.sites import OpSite, SiteKind
 
 REACH = 2
@@ -75,11 +75,13 @@ class KernelEntry(Record):
     axes: tuple[str, ...]
     ranges: tuple[ShapeRange, ...]
     """A call is served when it lies in any of them."""
+    error_bound: ErrorBound
+    """Of the task: how far kernel and original may each lie from the exact result, for shadow mode."""
     measurement: Measurement
 
 
 class Manifest(Record):
-    schema_version: Literal[1] = 1
+    schema_version: Literal[2] = 2
     model: str
     device: DeviceFingerprint
     kernels: tuple[KernelEntry, ...]

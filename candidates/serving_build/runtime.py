@@ -1,27 +1,36 @@
 """Installs the kernels of a serving build in a model; all that a serving process needs beside PyTorch.
 
-    installation = install(model, "builds/3f2a…")     # a copy of this file lies in the build
+    installation = install(model, "builds/current", trusted_keys=["3f2a…"])     # a copy of this file lies in the build
     ...
-    installation.counters()                           # hits, misses and shapes of each kernel
+    installation.counters()                           # hits, misses, shapes, comparisons of each kernel
     installation.uninstall()
 
 Each call at an installed site is checked against the kernel's guard; a call that does not pass is served by the
-original code and counted. `COMPILER_AGENT_DISABLE=1` in the environment installs nothing. Install after the weights
-are in place, and copy a model before installing, never after: a copy would call kernels with the weights of the first.
+original code and counted. Install after the weights are in place, and copy a model before installing, never after: a
+copy would call kernels with the weights of the first. Signed builds need the package `cryptography`.
+
+One file on purpose: it is copied, signed and read as a whole. In order: what is loaded (`read_verified`), a kernel and
+its counts, the parameters of one place, the call (`_FORWARD`), the place with shadow mode and the op of compiled
+graphs, `Installation`, `install`.
 """
 
 import contextlib
 import ctypes
+import fcntl
 import functools
 import hashlib
 import importlib
 import inspect
 import itertools
 import json
+import logging
 import math
 import os
+import random
+import re
+import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,38 +38,71 @@ from typing import Any
 import torch
 
 KILL_SWITCH = "COMPILER_AGENT_DISABLE"
+"""Environment: anything but empty or 0, and nothing is read or installed."""
+TRUSTED_KEYS = "COMPILER_AGENT_TRUSTED_KEYS"
+"""Environment: public keys, separated by commas or blanks; a build must then be signed by one of them."""
+ALLOW_UNSIGNED = "COMPILER_AGENT_ALLOW_UNSIGNED"
+"""Environment: 1 where no key is trusted and builds are installed all the same."""
+SHADOW_ONE_IN = "COMPILER_AGENT_SHADOW_ONE_IN"
+"""Environment: one served call in so many is compared with the original; 0 for none."""
+MANIFEST, SIGNATURE, SCHEMA_VERSION = "manifest.json", "manifest.ed25519", 2
+FAULTS_ALLOWED, FAULT_SHARE_ALLOWED = 2, 0.01
+"""A kernel is switched off by disagreements and failed comparisons beyond both: so many, and of those compared."""
 PLANS_KEPT = 4096
 """Distinct call shapes remembered per kernel; contexts that grow by one token a step must not fill the memory."""
 
 _Function = Callable[..., Any]
 _Spec = dict[str, Any]
+_log = logging.getLogger("compiler_agent.serving")
 
 
 class BuildRefused(Exception):
-    """A file of the build is not what its manifest says; the build's owner is at fault."""
+    """A file of the build is not what its manifest says, or not of who is trusted; the message names the file."""
 
 
-def read_verified(folder: Path) -> dict[str, Any]:
-    """The manifest, after every byte of the build was checked against it. Raises BuildRefused with the file's name."""
-    path = folder / "manifest.json"
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VerifiedBuild:
+    manifest: dict[str, Any]
+    contents: dict[str, bytes]
+    """Of every file that the manifest names, the bytes that were checked: what is on the disk by now does not count."""
+
+
+def read_verified(folder: Path, trusted_keys: Collection[str], *, allow_unsigned: bool = False) -> VerifiedBuild:
+    """Every byte of the build, checked against its manifest, and that against its signature.
+
+    With no trusted key an unsigned build is refused unless `allow_unsigned`. `folder` itself may be a link, nothing in
+    it. Raises BuildRefused, ValueError for what is no key.
+    """
+    path = folder / MANIFEST
+    text = _read(path)
+    _check_signature(folder / SIGNATURE, text, trusted_keys, allow_unsigned)
     try:
-        text = path.read_text(encoding="utf-8")
         manifest: dict[str, Any] = json.loads(text)
         files: dict[str, str] = manifest["files"]
         content = {key: value for key, value in manifest.items() if key != "build_id"}
-        is_intact = text == manifest_text(manifest) and manifest["build_id"] == _digest_of(content)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        version = manifest["schema_version"]
+        is_intact = text == manifest_text(manifest).encode() and manifest["build_id"] == _digest_of(content)
+        libraries = {entry["library"] for entry in manifest["kernels"]}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BuildRefused(f"{path} is not the manifest of a build ({error}): install the build again") from error
     if not is_intact:
         raise BuildRefused(f"{path} was changed after the build was written: install the build again")
+    if version != SCHEMA_VERSION:
+        raise BuildRefused(
+            f"{path} has schema version {version}, this runtime reads {SCHEMA_VERSION}: take both of one release"
+        )
+    unsafe = [name for name in files if not re.fullmatch(r"([\w-][\w.-]*/)*[\w-][\w.-]*", name, re.ASCII)]
+    if unsafe or not libraries <= files.keys() or not files.keys().isdisjoint((MANIFEST, SIGNATURE)):
+        raise BuildRefused(f"{path} names files that no build may have: {unsafe or sorted(libraries | files.keys())}")
+    found = set(_files_of(folder)) - {MANIFEST, SIGNATURE}
+    for name in sorted(found ^ files.keys()):
+        what = "is not of the build: remove it" if name in found else "is missing: install the build again"
+        raise BuildRefused(f"{folder / name} {what}")
+    contents = {name: _read(folder / name) for name in files}
     for name, expected in files.items():
-        try:
-            found = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-        except OSError as error:
-            raise BuildRefused(f"{folder / name} cannot be read ({error.strerror}): install the build again") from error
-        if found != expected:
-            raise BuildRefused(f"{folder / name} has sha256 {found}, not {expected}: install the build again")
-    return manifest
+        if (digest := hashlib.sha256(contents[name]).hexdigest()) != expected:
+            raise BuildRefused(f"{folder / name} has sha256 {digest}, not {expected}: install the build again")
+    return VerifiedBuild(manifest=manifest, contents=contents)
 
 
 def manifest_text(manifest: dict[str, Any]) -> str:
@@ -71,6 +113,59 @@ def manifest_text(manifest: dict[str, Any]) -> str:
 def _digest_of(content: Any) -> str:
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _read(path: Path) -> bytes:
+    try:
+        # Neither follows a link nor waits for the other end of a pipe.
+        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise BuildRefused(f"{path} cannot be read ({error.strerror}): install the build again") from error
+
+
+def _files_of(folder: Path) -> Iterator[str]:
+    for parent, folders, names in os.walk(folder):
+        for name in (*folders, *names):
+            path = Path(parent, name)
+            if path.is_symlink() or not (path.is_file() or path.is_dir()):
+                raise BuildRefused(f"{path} is a link or no plain file: install the build again")
+        yield from (str(Path(parent, name).relative_to(folder)) for name in names)
+
+
+def _check_signature(path: Path, signed: bytes, trusted_keys: Collection[str], allow_unsigned: bool) -> None:
+    for key in trusted_keys:
+        if not re.fullmatch("[0-9a-f]{64}", key):
+            raise ValueError(f"{key!r} is no public key of 64 digits, as `compiler-agent keys show` prints it")
+    if not trusted_keys:
+        if allow_unsigned:
+            return
+        raise BuildRefused(
+            f"{path} cannot be checked, as no key is trusted: set {TRUSTED_KEYS} to what `compiler-agent keys show` "
+            f"prints where builds are made (`keys new` makes a key), or {ALLOW_UNSIGNED}=1 to do without"
+        )
+    if not path.exists():
+        raise BuildRefused(
+            f"{path} is missing, the build is not signed: `compiler-agent builds sign` where it was made"
+        )
+    content = _read(path)
+    if not re.fullmatch(rb"(ed25519 [0-9a-f]{64} [0-9a-f]{128}\n)+", content):
+        raise BuildRefused(f"{path} holds no signatures: install the build again")
+    signatures = [line.split()[1:] for line in content.decode().splitlines()]
+    by_trusted = [(key, signature) for key, signature in signatures if key in trusted_keys]
+    if not by_trusted:
+        signers = ", ".join(key[:16] for key, _ in signatures)
+        raise BuildRefused(f"{path} is by {signers}, which is not trusted here: see {TRUSTED_KEYS}")
+    try:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+    except ImportError as error:
+        raise BuildRefused(f"{path} cannot be checked without cryptography: pip install cryptography") from error
+    for key, signature in by_trusted:
+        try:
+            Ed25519PublicKey.from_public_bytes(bytes.fromhex(key)).verify(bytes.fromhex(signature), signed)
+        except (InvalidSignature, ValueError) as error:
+            raise BuildRefused(f"{path} does not fit {MANIFEST}: one of them was changed") from error
 
 
 def device_obstacle(device: dict[str, Any]) -> str | None:
@@ -99,28 +194,40 @@ class _Plan:
     sizes: dict[str, int]
     axes: tuple[int, ...] = ()
     outputs: Sequence[_Function] = ()
+    """Each makes one output, given the activation that is most like it."""
     calls: int = 0
 
 
 class _Kernel:
-    """One loaded kernel; serves every instance of its site."""
+    """One kernel, which serves every instance of its site, and what is counted of it."""
 
-    def __init__(self, entry: dict[str, Any], folder: Path) -> None:
+    def __init__(self, entry: dict[str, Any]) -> None:
         self.id: str = entry["id"]
         self.entry = entry
         self.activations: list[_Spec] = [spec for spec in entry["inputs"] if spec["role"] != "parameter"]
         self.parameters: list[_Spec] = [spec for spec in entry["inputs"] if spec["role"] == "parameter"]
-        library, prepare = ctypes.CDLL(str(folder / entry["library"])), entry["prepare"]
-        tensors = len(entry["inputs"]) + len(entry["outputs"]) + (prepare is not None)
-        self.function = _bind(library, entry["entry"], tensors, len(entry["axes"]))
-        if prepare is not None:
-            self._prepared_bytes = _bind(library, f"{prepare}_bytes", 0, 0, ctypes.c_int64)
-            self._prepare = _bind(library, prepare, len(self.parameters) + 1, 0)
+        self.models = [_model_of(spec, self.activations) for spec in entry["outputs"]]
+        """For each output, the place of an activation with its shape, type and layout; None where none has them."""
         self.fixed_sizes: dict[str, int] = {}
         """Axes that parameters show."""
         self.plans: dict[Any, _Plan] = {}
         self.misses: Counter[str] = Counter()
         self.shapes: Counter[str] = Counter()
+        self.shadow: Counter[str] = Counter(agreed=0, disagreed=0, failed=0)
+        self.errors = 0
+        self.switched_off: str | None = None
+        """Why the kernel serves no longer; only a fresh installation puts it on again."""
+        self._lock = threading.RLock()
+
+    def load(self, artifact: bytes) -> None:
+        entry, library = self.entry, _library(artifact)
+        has_prepare = entry["prepare"] is not None
+        tensors = len(entry["inputs"]) + len(entry["outputs"]) + has_prepare
+        self.function = _bind(library, entry["entry"], tensors, len(entry["axes"]))
+        if has_prepare:
+            self._prepared_bytes = _bind(library, f"{entry['prepare']}_bytes", 0, 0, ctypes.c_int64)
+            self._prepare = _bind(library, entry["prepare"], len(self.parameters) + 1, 0)
+        self.make_forward = _define(_forward_source(entry, self.models), "make_forward")
 
     def prepare(self, pointers: Sequence[int]) -> torch.Tensor | None:
         """The parameters as the kernel packs them, one byte tensor; None for a kernel that reads them as they are."""
@@ -132,32 +239,87 @@ class _Kernel:
 
     def plan_for(self, tensors: Sequence[torch.Tensor], key: Any) -> _Plan:
         sizes = dict(self.fixed_sizes)
-        plan = _Plan(obstacle=self._obstacle(tensors, sizes), sizes=sizes)
-        if plan.obstacle is None:
-            plan.axes = tuple(sizes[axis] for axis in self.entry["axes"])
-            plan.outputs = [_allocator(spec, sizes) for spec in self.entry["outputs"]]
-        if len(self.plans) >= PLANS_KEPT:
-            self.settle()
-        self.plans[key] = plan
+        with self._lock:  # a plan made while another thread switches the kernel off must not outlive that
+            obstacle = "switched off" if self.switched_off is not None else self._obstacle(tensors, sizes)
+            plan = _Plan(obstacle=obstacle, sizes=sizes)
+            if obstacle is None:
+                plan.axes = tuple(sizes[axis] for axis in self.entry["axes"])
+                plan.outputs = [
+                    _allocator(spec, sizes, None if model is None else tensors[model])
+                    for spec, model in zip(self.entry["outputs"], self.models, strict=True)
+                ]
+            if len(self.plans) >= PLANS_KEPT:
+                self._settle()
+            self.plans[key] = plan
         return plan
 
-    def settle(self) -> None:
-        """Moves the plans' counts into `shapes` and forgets the plans."""
-        for plan in list(self.plans.values()):  # another thread may be serving
-            if plan.calls:
-                self.shapes[",".join(f"{axis}={size}" for axis, size in sorted(plan.sizes.items()))] += plan.calls
+    def switch_off(self, reason: str) -> None:
+        with self._lock:
+            if self.switched_off is None:
+                self.switched_off = reason
+                _log.warning("kernel %s for %s is switched off: %s", self.id[:12], self.entry["op"], reason)
+            self._settle()
+
+    def fail(self, error: Exception) -> None:
+        self.errors += 1
+        self.switch_off(f"it raised {type(error).__name__}: {error}")
+
+    def note_comparison(self, outcome: str, detail: str) -> None:
+        """Counts it, and switches the kernel off when too many of all did not agree, or one was not finite."""
+        self.shadow[outcome] += 1
+        faults = self.shadow["disagreed"] + self.shadow["failed"]
+        if detail == "not finite":
+            self.switch_off("it is not finite where the original is")
+        elif faults > FAULTS_ALLOWED and faults > FAULT_SHARE_ALLOWED * self.shadow.total():
+            self.switch_off(f"{faults} of {self.shadow.total()} comparisons failed, the last by its {detail}")
+
+    def counts(self) -> tuple[Counter[str], Counter[str]]:
+        """Hits by shape, misses by reason."""
+        with self._lock:
+            return self.shapes + self._hits_of_plans(), +self.misses
+
+    def _settle(self) -> None:
+        self.shapes += self._hits_of_plans()
         self.plans.clear()
+
+    def _hits_of_plans(self) -> Counter[str]:
+        hits: Counter[str] = Counter()
+        for plan in list(self.plans.values()):
+            hits[",".join(f"{axis}={size}" for axis, size in sorted(plan.sizes.items()))] += plan.calls
+        return hits
 
     def _obstacle(self, tensors: Sequence[torch.Tensor], sizes: dict[str, int]) -> str | None:
         """Why the kernel cannot serve `tensors`; fills `sizes` with their axes."""
-        if len(tensors) != len(self.activations):
-            return "arguments"
         for tensor, spec in zip(tensors, self.activations, strict=True):
             if type(tensor) is not torch.Tensor or not tensor.is_cpu or tensor.layout is not torch.strided:
                 return "arguments"
             if (difference := _difference(tensor, spec, sizes)) is not None:
                 return difference
         return None if any(_holds(bounds, sizes) for bounds in self.entry["ranges"]) else "shape not won"
+
+
+_loaded: dict[str, ctypes.CDLL] = {}
+"""Libraries by digest."""
+
+
+def _library(artifact: bytes) -> ctypes.CDLL:
+    """Loaded from a sealed copy in memory: what lies on disk may have changed since it was checked."""
+    digest = hashlib.sha256(artifact).hexdigest()
+    if digest not in _loaded:
+        descriptor = os.memfd_create(digest[:16], os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        with open(descriptor, "wb") as file:
+            file.write(artifact)
+            file.flush()
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+            # The loader takes a path that it has seen for the library that came by it, and numbers of files are used
+            # again, also by the runtime of another build: the digest is spelled in the path, as "/" and "/.".
+            spelled = f"{int(digest[:32], 16):0128b}".replace("0", "/").replace("1", "/.")
+            path = f"/proc/self/fd{spelled}/{descriptor}"
+            try:
+                _loaded[digest] = ctypes.CDLL(path)
+            except OSError as error:
+                raise OSError(str(error).replace(path, "it")) from None
+    return _loaded[digest]
 
 
 def _bind(library: ctypes.CDLL, name: str, pointers: int, sizes: int, result: Any = None) -> Any:
@@ -172,14 +334,18 @@ def _type_of(spec: _Spec) -> torch.dtype:
     return dtype
 
 
-def _sizes_and_strides(spec: _Spec, axes: dict[str, Any]) -> tuple[list[Any], list[Any]]:
+def _sizes_and_strides(spec: _Spec, axes: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
     sizes = [axes[dim] if isinstance(dim, str) else dim for dim in spec["shape"]]
+    return sizes, _strides(sizes, spec["dim_order"])
+
+
+def _strides(sizes: Sequence[Any], dim_order: Sequence[int]) -> tuple[Any, ...]:
     strides: list[Any] = [0] * len(sizes)
     step: Any = 1
-    for dim in reversed(spec["dim_order"]):
+    for dim in reversed(dim_order):
         strides[dim] = step
         step = step * sizes[dim]
-    return sizes, strides
+    return tuple(strides)
 
 
 def _difference(tensor: torch.Tensor, spec: _Spec, axes: dict[str, int]) -> str | None:
@@ -201,12 +367,19 @@ def _holds(bounds: Iterable[dict[str, Any]], sizes: dict[str, int]) -> bool:
     return all(bound["low"] <= math.prod(sizes[axis] for axis in bound["axes"]) <= bound["high"] for bound in bounds)
 
 
-def _allocator(spec: _Spec, axes: dict[str, int]) -> _Function:
+def _model_of(spec: _Spec, activations: Sequence[_Spec]) -> int | None:
+    looks = [[each[key] for key in ("shape", "element_type", "dim_order")] for each in (spec, *activations)]
+    return looks.index(looks[0], 1) - 1 if looks[0] in looks[1:] else None
+
+
+def _allocator(spec: _Spec, axes: dict[str, int], model: torch.Tensor | None) -> _Function:
     sizes, strides = _sizes_and_strides(spec, axes)
     dtype = _type_of(spec)
+    if model is not None and model.stride() == strides:
+        return torch.empty_like
     if list(spec["dim_order"]) == list(range(len(sizes))):
-        return lambda: torch.empty(sizes, dtype=dtype)
-    return lambda: torch.empty_strided(sizes, strides, dtype=dtype)
+        return lambda _: torch.empty(sizes, dtype=dtype)
+    return lambda _: torch.empty_strided(sizes, strides, dtype=dtype)
 
 
 class _Parameters:
@@ -232,10 +405,8 @@ class _Parameters:
                 raise ValueError(f"parameter {spec['attribute']} differs in {difference} from what the kernel reads")
         pointers = [tensor.data_ptr() for tensor in tensors]
         self.packed = self._kernel.prepare(pointers)
-        self.tail = () if self.packed is None else (self.packed.data_ptr(),)
+        self.pointers = (*pointers, *(() if self.packed is None else (self.packed.data_ptr(),)))
         self.requires_grad = any(tensor.requires_grad for tensor in tensors)
-        remaining = iter(pointers)
-        self.template = [next(remaining) if s["role"] == "parameter" else None for s in self._kernel.entry["inputs"]]
         # Only what was packed goes stale when a parameter is written in place; inference tensors do not tell.
         versions = [None if self.packed is None or tensor.is_inference() else tensor._version for tensor in tensors]
         places, names = zip(*self._places, strict=True) if self._places else ((), ())
@@ -244,14 +415,84 @@ class _Parameters:
     def are_fresh(self) -> bool:
         """Whether the kernel may be called; binds again first if a parameter was replaced, moved or written."""
         for place, name, tensor, pointer, version in self._seen:
-            is_same = place[name] is tensor and tensor.data_ptr() == pointer
-            if not is_same or (version is not None and tensor._version != version):
+            if (
+                place[name] is not tensor
+                or tensor.data_ptr() != pointer
+                or (version is not None and tensor._version != version)
+            ):
                 try:
                     self.bind()
-                except (ValueError, KeyError, AttributeError):
+                except (ValueError, KeyError, AttributeError, RuntimeError):
                     return False
                 return True
         return True
+
+
+_FORWARD = """
+def make_forward(kernel, parameters, original, traced, ordered, compare, share, draw, is_compiling, grad_enabled,
+                 autocast_enabled):
+    function, plans, plan_for, misses = kernel.function, kernel.plans, kernel.plan_for, kernel.misses
+    are_fresh = parameters.are_fresh
+
+    def forward(*arguments, **keywords):
+        if is_compiling():
+            return traced(arguments, keywords)
+        if keywords:
+            arguments, keywords = ordered(arguments, keywords)
+        if keywords or len(arguments) != {count}:
+            misses["arguments"] += 1
+            return original(*arguments, **keywords)
+        {tensors} = arguments
+        try:
+            key = ({key})
+            plan = plans.get(key) or plan_for(arguments, key)
+            miss = plan.obstacle
+            if miss is None:
+                if grad_enabled() and (parameters.requires_grad{requires_grad}):
+                    miss = "gradient"
+                elif autocast_enabled("cpu"):
+                    miss = "autocast"
+                elif not are_fresh():
+                    miss = "parameters"
+        except (AttributeError, RuntimeError, TypeError):
+            miss = "arguments"  # no plain tensors
+        if miss is not None:
+            misses[miss] += 1
+            return original(*arguments)
+        if share and draw() < share:
+            return compare(arguments)
+        try:
+            fixed, make = parameters.pointers, plan.outputs
+            {make_outputs}
+            function({pointers}, *plan.axes)
+        except Exception as error:
+            kernel.fail(error)
+            return original(*arguments)
+        plan.calls += 1
+        return {outputs}
+
+    return forward
+"""
+
+
+def _forward_source(entry: dict[str, Any], models: Sequence[int | None]) -> str:
+    """What replaces the original, written out for the kernel's arguments: it runs hundreds of times a token."""
+    roles = [spec["role"] for spec in entry["inputs"]]
+    activations, parameters, outputs = itertools.count(), itertools.count(), range(len(models))
+    pointers = [
+        f"fixed[{next(parameters)}]" if role == "parameter" else f"t{next(activations)}.data_ptr()" for role in roles
+    ]
+    pointers += [f"o{n}.data_ptr()" for n in outputs] + ["fixed[-1]"] * (entry["prepare"] is not None)
+    names = [f"t{n}" for n in range(next(activations))]
+    return _FORWARD.format(
+        count=len(names),
+        tensors=f"[{', '.join(names)}]",
+        key="".join(f"type({name}), {name}.dtype, {name}.is_cpu, {name}.shape, {name}.stride(), " for name in names),
+        requires_grad="".join(f" or {name}.requires_grad" for name in names),
+        make_outputs="; ".join(f"o{n} = make[{n}](t{models[n] or 0})" for n in outputs),
+        pointers=", ".join(pointers),
+        outputs="o0" if len(models) == 1 else f"({', '.join(f'o{n}' for n in outputs)})",
+    )
 
 
 _serial = itertools.count()
@@ -262,120 +503,168 @@ _sites: dict[int, "_Site"] = {}
 class _Site:
     """One place in a model where a kernel stands in for `original`."""
 
-    def __init__(self, kernel: _Kernel, original: _Function, module: torch.nn.Module | None) -> None:
+    def __init__(
+        self, kernel: _Kernel, original: _Function, module: torch.nn.Module | None, shadow_one_in: int
+    ) -> None:
         self.kernel = kernel
         self.original = original
         self.parameters = _Parameters(kernel, module)
         self.number = next(_serial)
-        self.is_installed = True
+        self._share = 1 / shadow_one_in if shadow_one_in else 0.0
+        self._names = _argument_names(original, len(kernel.activations))
+        self._traced = self._make_traced()
+        self.forward = self._make_forward(original)
+        self.run = self._make_forward(self.run_original)
+        """A call from a compiled graph."""
         _sites[self.number] = self
-        self.forward = self._make_forward(_argument_names(original, len(kernel.activations)))
 
-    def _make_forward(self, names: list[str]) -> _Function:
-        """What replaces `original`. Everything it touches is a local: it runs hundreds of times a token."""
-        kernel, parameters, original, number = self.kernel, self.parameters, self.original, self.number
-        function, plans, plan_for, are_fresh = kernel.function, kernel.plans, kernel.plan_for, parameters.are_fresh
-        positions = [place for place, spec in enumerate(kernel.entry["inputs"]) if spec["role"] != "parameter"]
-        has_one_output = len(kernel.entry["outputs"]) == 1
-        tensor_type, is_compiling = torch.Tensor, torch.compiler.is_compiling
-        grad_enabled, autocast_enabled = torch.is_grad_enabled, torch.is_autocast_enabled
-        can_trace, operator = self._make_trace_guard(), _operator()
+    def _make_forward(self, original: _Function) -> _Function:
+        def make(share: float, compare: _Function | None) -> _Function:
+            forward: _Function = self.kernel.make_forward(
+                self.kernel, self.parameters, original, self._traced, self._ordered, compare, share, _draw,
+                torch.compiler.is_compiling, torch.is_grad_enabled, torch.is_autocast_enabled,
+            )  # fmt: skip
+            return forward
 
-        def forward(*arguments: Any, **keywords: Any) -> Any:
-            tensors = arguments
-            if keywords and keywords.keys() == set(names[len(arguments) :]):
-                tensors = arguments + tuple([keywords[name] for name in names[len(arguments) :]])
-                keywords = {}
-            if is_compiling():
-                if keywords or not can_trace(tensors):
-                    return original(*arguments, **keywords)
-                outputs = operator(list(tensors), number)
-                return outputs[0] if has_one_output else tuple(outputs)
-            key = tuple(
-                [(t.dtype, t.shape, t.stride()) if type(t) is tensor_type and t.is_cpu else None for t in tensors]
-            )
-            plan = plans.get(key) or plan_for(tensors, key)
-            miss = plan.obstacle
-            if keywords:
-                miss = "arguments"
-            elif miss is not None:
-                pass
-            elif grad_enabled() and (parameters.requires_grad or any(t.requires_grad for t in tensors)):
-                miss = "gradient"
-            elif autocast_enabled("cpu"):
-                miss = "autocast"
-            elif not are_fresh():
-                miss = "parameters"
-            if miss is not None:
-                kernel.misses[miss] += 1
-                return original(*tensors, **keywords)
-            pointers = parameters.template.copy()
-            for position, tensor in zip(positions, tensors):  # noqa: B905 (counted by the plan; strict costs time)
-                pointers[position] = tensor.data_ptr()
-            outputs = [allocate() for allocate in plan.outputs]
-            function(*pointers, *[output.data_ptr() for output in outputs], *parameters.tail, *plan.axes)
-            plan.calls += 1
-            return outputs[0] if has_one_output else tuple(outputs)
+        alone = make(0.0, None)
+        return make(self._share, functools.partial(self._compare, alone, original)) if self._share else alone
 
-        return forward
+    def _ordered(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call with keywords as positions, if they are just the arguments that are missing."""
+        missing = self._names[len(arguments) :]
+        if keywords.keys() != set(missing):
+            return arguments, keywords
+        return arguments + tuple([keywords[name] for name in missing]), {}
 
-    def _make_trace_guard(self) -> Callable[[tuple[Any, ...]], bool]:
-        """What torch.compile can decide once for all shapes; the rest is decided at each call, in the op."""
-        parameters = self.parameters
-        is_stateless = all(spec["role"] != "state" for spec in self.kernel.activations)
-        specs = [(_type_of(spec), spec["shape"]) for spec in self.kernel.activations]
+    def _compare(self, alone: _Function, original: _Function, tensors: tuple[torch.Tensor, ...]) -> Any:
+        """One call by the kernel and by the original; the kernel's results count, unless they are shown wrong."""
+        kernel = self.kernel
+        states = [n for n, spec in enumerate(kernel.activations) if spec["role"] == "state"]
+        copies = [tensor.clone() if n in states else tensor for n, tensor in enumerate(tensors)]
+        try:
+            expected = original(*copies)  # first: a kernel that spoils its inputs must not spoil this too
+        except Exception as error:  # noqa: BLE001 (a comparison that fails must not fail the call)
+            kernel.note_comparison("failed", f"{type(error).__name__}: {error}")
+            return alone(*tensors)
+        got = alone(*tensors)
+        if kernel.switched_off is not None:
+            return got
+        try:
+            pairs = [*zip(_results(got), _results(expected), strict=True), *((tensors[n], copies[n]) for n in states)]
+            found = [_disagreement(mine, theirs, kernel.entry["error_bound"]) for mine, theirs in pairs]
+        except Exception as error:  # noqa: BLE001 (as above)
+            kernel.note_comparison("failed", f"{type(error).__name__}: {error}")
+            return got
+        faults = [fault for fault in found if fault is not None]
+        if not faults:
+            kernel.note_comparison("agreed", "")
+            return got
+        kernel.note_comparison("disagreed", "not finite" if "not finite" in faults else faults[0])
+        for n in states:
+            tensors[n].copy_(copies[n])
+        return expected
+
+    def _make_traced(self) -> _Function:
+        """What torch.compile sees of a call: the op, where it can decide once for all shapes that the call may go
+        there; the rest is decided at each call, in the op."""
+        kernel, parameters, number, original, ordered = (
+            self.kernel, self.parameters, self.number, self.original, self._ordered
+        )  # fmt: skip
+        is_stateless = all(spec["role"] != "state" for spec in kernel.activations)
+        specs = [(_type_of(spec), spec["shape"]) for spec in kernel.activations]
+        operator = _operator(len(specs), len(kernel.models))
+        # No global is named below: torch.compile would look for this file among the imported modules, by its name.
+        grad_enabled, tensor_type = torch.is_grad_enabled, torch.Tensor
 
         def can_trace(tensors: tuple[Any, ...]) -> bool:
-            if not is_stateless or len(tensors) != len(specs) or (torch.is_grad_enabled() and parameters.requires_grad):
+            if not is_stateless or len(tensors) != len(specs) or (grad_enabled() and parameters.requires_grad):
                 return False
             for tensor, (dtype, sizes) in zip(tensors, specs, strict=True):
-                if not isinstance(tensor, torch.Tensor) or tensor.dtype != dtype or tensor.device.type != "cpu":
+                if not isinstance(tensor, tensor_type) or tensor.dtype != dtype or tensor.device.type != "cpu":
                     return False
-                if tensor.dim() != len(sizes) or (torch.is_grad_enabled() and tensor.requires_grad):
+                if tensor.dim() != len(sizes) or (grad_enabled() and tensor.requires_grad):
                     return False
                 if any(not isinstance(dim, str) and size != dim for size, dim in zip(tensor.shape, sizes, strict=True)):
                     return False
             return True
 
-        return can_trace
+        def traced(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+            if keywords:
+                arguments, keywords = ordered(arguments, keywords)
+            if keywords or not can_trace(arguments):
+                return original(*arguments, **keywords)
+            return operator(*arguments, number)
 
-    def run_operator(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
-        """A call from a compiled graph: outputs are fresh and laid out as the graph was told."""
-        result = self.forward(*tensors) if self.is_installed else self.original(*tensors)
-        outputs = [result] if isinstance(result, torch.Tensor) else list(result)
+        return traced
+
+    def run_original(self, *tensors: torch.Tensor) -> Any:
+        """As a graph was told of the op's outputs: fresh ones, laid out as the kernel's."""
         inputs = {tensor.data_ptr() for tensor in tensors}
-        return [
-            blank.copy_(output)
-            if output.stride() != blank.stride() or output.data_ptr() in inputs or output._is_view()
-            else output
-            for output, blank in zip(outputs, self.describe_outputs(tensors), strict=True)
-        ]
+        outputs = []
+        for output, spec in zip(_results(self.original(*tensors)), self.kernel.entry["outputs"], strict=True):
+            strides, dtype = _strides(output.shape, spec["dim_order"]), _type_of(spec)
+            is_as_told = output.stride() == strides and output.dtype is dtype
+            if not is_as_told or output._is_view() or output.data_ptr() in inputs:
+                output = torch.empty_strided(output.shape, strides, dtype=dtype).copy_(output)
+            outputs.append(output)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
-    def describe_outputs(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def describe_outputs(self, *tensors: torch.Tensor) -> Any:
         """Blank outputs for these inputs, real or fake, sizes possibly symbolic."""
         axes: dict[str, Any] = dict(self.kernel.fixed_sizes)
         for tensor, spec in zip(tensors, self.kernel.activations, strict=True):
             axes |= {dim: n for n, dim in zip(tensor.shape, spec["shape"], strict=True) if isinstance(dim, str)}
         specs = self.kernel.entry["outputs"]
-        return [torch.empty_strided(*_sizes_and_strides(spec, axes), dtype=_type_of(spec)) for spec in specs]
+        blanks = [torch.empty_strided(*_sizes_and_strides(spec, axes), dtype=_type_of(spec)) for spec in specs]
+        return blanks[0] if len(blanks) == 1 else tuple(blanks)
+
+
+_draw = random.Random().random
+"""Not the program's own generator, whose numbers must not depend on who draws beside it."""
+
+
+def _results(result: Any) -> list[torch.Tensor]:
+    return [result] if isinstance(result, torch.Tensor) else list(result)
+
+
+def _disagreement(got: torch.Tensor, expected: torch.Tensor, bound: dict[str, float]) -> str | None:
+    """What differs, if it is more than the kernel and the original may each err: see `ErrorBound` of the task."""
+    if got.shape != expected.shape or got.dtype is not expected.dtype:
+        return "shape or type"
+    if not expected.is_floating_point():
+        return None if torch.equal(got, expected) else "values"
+    value, wanted = got.double(), expected.double()
+    is_finite = torch.isfinite(wanted)
+    if not bool(torch.isfinite(value)[is_finite].all()):
+        return "not finite"
+    if not torch.equal(value[~is_finite].nan_to_num(0.5), wanted[~is_finite].nan_to_num(0.5)):
+        return "values"
+    size = wanted.abs().where(is_finite, 0.0)
+    scale = (size.amax(-1, keepdim=True) if size.dim() else size).clamp_min(torch.finfo(torch.float32).tiny)
+    relative = torch.where(scale < bound["cancelled_below"], bound["cancelled_error"], bound["scaled_error"] * scale)
+    each = bound["factor"] * relative + torch.finfo(got.dtype).eps * size.clamp_min(torch.finfo(got.dtype).tiny)
+    return "values" if bool(((value - wanted).abs() > 2 * each)[is_finite].any()) else None
 
 
 @functools.cache
-def _operator() -> Any:
-    """`run(inputs, site) -> outputs`, the one op that a compiled graph sees of this runtime."""
+def _operator(inputs: int, outputs: int) -> Any:
+    """`run(inputs..., site) -> outputs`: all that a compiled graph sees of this runtime."""
     # A process may load the runtimes of two builds: each has an op of its own, named alike in every process.
-    name = next(name for name in (f"run{n}" for n in itertools.count()) if not hasattr(torch.ops.compiler_agent, name))
+    names = (f"run_{inputs}_{outputs}_{n}" for n in itertools.count())
+    name = next(name for name in names if not hasattr(torch.ops.compiler_agent, name))
+    takes = "".join(f"Tensor t{n}, " for n in range(inputs))
+    gives = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
     library = torch.library.Library("compiler_agent", "FRAGMENT")  # type: ignore[no-untyped-call]
-    library.define(f"{name}(Tensor[] inputs, int site) -> Tensor[]")  # type: ignore[no-untyped-call]
-    library.impl(name, lambda inputs, site: _sites[site].run_operator(inputs), "CPU")  # type: ignore[no-untyped-call]
+    library.define(f"{name}({takes}int site) -> {gives}")  # type: ignore[no-untyped-call]
+    library.impl(name, lambda *each: _sites[each[-1]].run(*each[:-1]), "CPU")  # type: ignore[no-untyped-call]
     torch.library.register_fake(
-        f"compiler_agent::{name}", lambda inputs, site: _sites[site].describe_outputs(inputs), lib=library
+        f"compiler_agent::{name}", lambda *each: _sites[each[-1]].describe_outputs(*each[:-1]), lib=library
     )
-    _libraries.append(library)
+    _op_libraries.append(library)
     return getattr(torch.ops.compiler_agent, name).default
 
 
-_libraries: list[torch.library.Library] = []
+_op_libraries: list[torch.library.Library] = []
 """An op lives as long as its library object."""
 
 
@@ -388,13 +677,26 @@ def _argument_names(original: _Function, count: int) -> list[str]:
     return [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][:count]
 
 
+_METRICS = {
+    "build_installed": "Whether the build serves here (1), or was not made for this device or was switched off (0).",
+    "prepared_bytes": "Memory that repacked parameters take beside the originals.",
+    "kernel_hits_total": "Calls that the kernel served.",
+    "kernel_misses_total": "Calls that the original code served at the kernel's sites, by reason.",
+    "kernel_hit_shapes": "Distinct shapes among the hits.",
+    "kernel_comparisons_total": "Served calls that were compared with the original, by outcome.",
+    "kernel_errors_total": "Calls in which the kernel raised.",
+    "kernel_switched_off": "Whether the kernel was switched off after errors or disagreements.",
+}
+"""What `Installation.prometheus` tells."""
+
+
 class Installation:
     """The kernels of one build in one model."""
 
     def __init__(self, build_id: str) -> None:
         self.build_id = build_id
         self.obstacle: str | None = None
-        """Why the build as a whole was not installed: another device, or the kill switch."""
+        """Why the build as a whole serves nothing: another device, or the kill switch."""
         self.failures: dict[str, str] = {}
         """Kernels that were not installed everywhere, by id, with the cause; the original code serves there."""
         self._kernels: list[_Kernel] = []
@@ -402,22 +704,51 @@ class Installation:
         self._undo = contextlib.ExitStack()
 
     def counters(self) -> dict[str, dict[str, Any]]:
-        """By kernel id: `hits`, `misses`, `miss_reasons` {reason: calls} and `shapes` {shape: hits}."""
-        shapes: dict[str, Counter[str]] = {}
-        misses: dict[str, Counter[str]] = {}
+        """By kernel id: `op`, `hits`, `misses`, `miss_reasons` {reason: calls}, `shapes` {shape: hits}, `shadow`
+        {agreed, disagreed, failed: comparisons}, `errors` that it raised, and why it is `switched_off`, or None."""
+        merged: dict[str, dict[str, Any]] = {}
         for kernel in self._kernels:
-            kernel.settle()
-            shapes[kernel.id] = shapes.get(kernel.id, Counter()) + kernel.shapes
-            misses[kernel.id] = misses.get(kernel.id, Counter()) + kernel.misses
-        return {
-            name: {
-                "hits": shapes[name].total(),
-                "misses": misses[name].total(),
-                "miss_reasons": dict(misses[name]),
-                "shapes": dict(shapes[name]),
-            }
-            for name in shapes
-        }
+            counts = merged.setdefault(kernel.id, {"op": kernel.entry["op"], "errors": 0, "switched_off": None})
+            hits, misses = kernel.counts()
+            for name, found in (("miss_reasons", misses), ("shapes", hits), ("shadow", kernel.shadow)):
+                before = counts.setdefault(name, {})
+                before.update({key: before.get(key, 0) + count for key, count in found.items()})
+            counts["hits"], counts["misses"] = sum(counts["shapes"].values()), sum(counts["miss_reasons"].values())
+            counts["errors"] += kernel.errors
+            counts["switched_off"] = counts["switched_off"] or kernel.switched_off
+        return merged
+
+    def write_counters(self, path: str | Path) -> None:
+        """All that is known, as one JSON document that is there whole or not at all."""
+        unfinished = Path(f"{path}.{os.getpid()}-{threading.get_ident()}.partial")
+        document = {"build_id": self.build_id, "obstacle": self.obstacle, "failures": self.failures}
+        unfinished.write_text(json.dumps(document | {"kernels": self.counters()}, indent=1) + "\n", encoding="utf-8")
+        unfinished.replace(path)
+
+    def prometheus(self) -> str:
+        """The counters in Prometheus' text format 0.0.4; of shapes, which may be many, only how many there are."""
+        samples: list[tuple[str, dict[str, str], int]] = [
+            ("build_installed", {}, self.obstacle is None),
+            ("prepared_bytes", {}, self.prepared_bytes),
+        ]
+        for kernel_id, counts in self.counters().items():
+            kernel = {"kernel": kernel_id, "op": counts["op"]}
+            samples.append(("kernel_hits_total", kernel, counts["hits"]))
+            samples.append(("kernel_hit_shapes", kernel, len(counts["shapes"])))
+            samples.append(("kernel_errors_total", kernel, counts["errors"]))
+            samples.append(("kernel_switched_off", kernel, counts["switched_off"] is not None))
+            reasons, outcomes = counts["miss_reasons"].items(), counts["shadow"].items()
+            samples += [("kernel_misses_total", kernel | {"reason": reason}, count) for reason, count in reasons]
+            samples += [("kernel_comparisons_total", kernel | {"outcome": name}, count) for name, count in outcomes]
+        lines = []
+        for metric, text in _METRICS.items():
+            name = f"compiler_agent_{metric}"
+            kind = "counter" if metric.endswith("_total") else "gauge"
+            lines += [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+            for of_metric, labels, value in samples:
+                if of_metric == metric:
+                    lines.append(f"{name}{{{_label_pairs({'build': self.build_id} | labels)}}} {int(value)}")
+        return "\n".join(lines) + "\n"
 
     @property
     def prepared_bytes(self) -> int:
@@ -429,34 +760,51 @@ class Installation:
         """Puts the original code back; graphs compiled meanwhile call it too. Idempotent."""
         self._undo.close()
         for site in self._sites:
-            site.is_installed = False
+            site.run = site.run_original
 
-    def add(self, model: torch.nn.Module, entry: dict[str, Any], folder: Path) -> None:
-        kernel = _Kernel(entry, folder)
+    def add(self, model: torch.nn.Module, entry: dict[str, Any], artifact: bytes, shadow_one_in: int) -> None:
+        """Puts one kernel at its places, or counts the calls that it does not serve there."""
+        kernel, site = _Kernel(entry), entry["site"]
         self._kernels.append(kernel)
-        site = entry["site"]
-        if site["kind"] == "function":
-            module_name, _, name = site["function"].rpartition(".")
-            owner = importlib.import_module(module_name)
-            self._replace(owner, name, self._stand_in(kernel, getattr(owner, name), None))
-            return
-        for path in site["module_paths"]:
-            module = model.get_submodule(path)
-            if site["kind"] == "module":
-                self._replace(module, "forward", self._stand_in(kernel, module.forward, module))
-            else:
-                self._replace_region(kernel, site, module)
+        reason = None if self.obstacle is None else "device"
+        if reason is None:
+            try:
+                kernel.load(artifact)
+            except Exception as error:  # noqa: BLE001 (whatever a build does, the model keeps its own code)
+                reason = "not loaded"
+                self.failures[kernel.id] = f"{entry['op']}: {entry['library']} cannot be loaded: {error}"
+        for path in [None] if site["kind"] == "function" else site["module_paths"]:
+            try:
+                if reason is None:
+                    self._serve(kernel, *_place_of(model, site, path), shadow_one_in)
+                else:
+                    self._count(kernel, *_place_of(model, site, path), reason)
+            except Exception as error:  # noqa: BLE001 (as above)
+                self.failures[kernel.id] = f"{entry['op']}: {error}"
+                with contextlib.suppress(AttributeError, ImportError):  # the model has no such place
+                    self._count(kernel, *_place_of(model, site, path), "not fitting")
 
-    def _stand_in(self, kernel: _Kernel, original: _Function, module: torch.nn.Module | None) -> _Function:
-        site = _Site(kernel, original, module)
+    def _serve(self, kernel: _Kernel, owner: Any, name: str, shadow_one_in: int) -> None:
+        module, region = owner if isinstance(owner, torch.nn.Module) else None, kernel.entry["site"]["region"]
+        regions = None if region is None else self._regions_of(owner, kernel.entry["site"])
+        site = _Site(kernel, getattr(owner, name) if regions is None else regions[region], module, shadow_one_in)
         self._sites.append(site)
-        return site.forward
+        if regions is None:
+            self._replace(owner, name, site.forward)
+        else:
+            self._undo.callback(regions.__setitem__, region, site.original)
+            regions[region] = site.forward
 
-    def _replace_region(self, kernel: _Kernel, site: dict[str, Any], module: torch.nn.Module) -> None:
-        regions = self._regions_of(module, site)
-        original = regions[site["region"]]
-        regions[site["region"]] = self._stand_in(kernel, original, module)
-        self._undo.callback(regions.__setitem__, site["region"], original)
+    def _count(self, kernel: _Kernel, owner: Any, name: str, reason: str) -> None:
+        original, is_compiling = getattr(owner, name), torch.compiler.is_compiling
+
+        @functools.wraps(original)
+        def forward(*arguments: Any, **keywords: Any) -> Any:
+            if not is_compiling():
+                kernel.misses[reason] += 1
+            return original(*arguments, **keywords)
+
+        self._replace(owner, name, forward)
 
     def _regions_of(self, module: torch.nn.Module, site: dict[str, Any]) -> dict[str, _Function]:
         """The table of regions that the block's rebuilt `forward` calls; rebuilds it for the block's first region."""
@@ -481,34 +829,62 @@ class Installation:
         setattr(owner, name, replacement)
 
 
+def _label_pairs(labels: dict[str, str]) -> str:
+    escapes = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+    return ",".join(f'{name}="{text.translate(escapes)}"' for name, text in labels.items())
+
+
+def _place_of(model: torch.nn.Module, site: dict[str, Any], path: str | None) -> tuple[Any, str]:
+    """Whose attribute of which name the kernel, or for a region the rebuilt block, replaces."""
+    if path is not None:
+        return model.get_submodule(path), "forward"
+    module_name, _, name = site["function"].rpartition(".")
+    return importlib.import_module(module_name), name
+
+
 def _define(source: str, name: str) -> _Function:
-    """The function `name` of a source that came, verified, with the build."""
+    """The function `name` of a source that came, verified, with the build, or of this file."""
     namespace: dict[str, Any] = {"torch": torch}
     exec(compile(source, f"<{name}>", "exec"), namespace)
     function: _Function = namespace[name]
     return function
 
 
-def install(model: torch.nn.Module, build_folder: str | Path) -> Installation:
-    """Puts the build's kernels at their sites in `model`.
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "0") not in ("", "0")
 
-    Raises BuildRefused, before anything is loaded, when a file was changed. On another device, with the kill switch
-    on, or for a kernel that cannot be loaded or does not fit, the model keeps its own code: see `obstacle` and
-    `failures`.
+
+def install(
+    model: torch.nn.Module,
+    build_folder: str | Path,
+    *,
+    trusted_keys: Collection[str] | None = None,
+    allow_unsigned: bool | None = None,
+    shadow_one_in: int | None = None,
+) -> Installation:
+    """Puts the build's kernels at their sites in `model`; what is None is as the environment says.
+
+    Raises BuildRefused, before anything is loaded, for a build that was changed or that nobody trusted has signed. On
+    another device, with the kill switch on, or for a kernel that cannot be loaded or does not fit, the model keeps its
+    own code: see `obstacle` and `failures`.
     """
-    folder = Path(build_folder)
-    manifest = read_verified(folder)
-    installation = Installation(manifest["build_id"])
-    if os.environ.get(KILL_SWITCH, "0") not in ("", "0"):
+    folder = Path(build_folder).resolve()  # `current` may move on while the files are read
+    if _is_set(KILL_SWITCH):
+        installation = Installation(folder.name)
         installation.obstacle = f"{KILL_SWITCH} is set"
-    else:
-        installation.obstacle = device_obstacle(manifest["device"])
-    if installation.obstacle is not None:
         return installation
+    if trusted_keys is None:
+        trusted_keys = os.environ.get(TRUSTED_KEYS, "").replace(",", " ").split()
+    if allow_unsigned is None:
+        allow_unsigned = _is_set(ALLOW_UNSIGNED)
+    if shadow_one_in is None:
+        shadow_one_in = int(os.environ.get(SHADOW_ONE_IN) or 0)
+    if shadow_one_in < 0:
+        raise ValueError(f"one call in {shadow_one_in} cannot be compared: 0 compares none ({SHADOW_ONE_IN})")
+    build = read_verified(folder, trusted_keys, allow_unsigned=allow_unsigned)
+    installation = Installation(build.manifest["build_id"])
+    installation.obstacle = device_obstacle(build.manifest["device"])
     # A whole module that falls back must fall back to its block with regions served, so regions come first.
-    for entry in sorted(manifest["kernels"], key=lambda entry: entry["site"]["kind"] != "region"):
-        try:
-            installation.add(model, entry, folder)
-        except (OSError, AttributeError, ValueError, ImportError, KeyError) as error:
-            installation.failures[entry["id"]] = f"{entry['op']}: {error}"
+    for entry in sorted(build.manifest["kernels"], key=lambda entry: entry["site"]["kind"] != "region"):
+        installation.add(model, entry, build.contents[entry["library"]], shadow_one_in)
     return installation

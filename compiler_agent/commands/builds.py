@@ -8,12 +8,14 @@ from rich.table import Table
 
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.builds import BuildNotFound, BuildStore, NothingToRollBack
+from candidates.serving_build.difference import compare_builds
 from candidates.serving_build.runtime import BuildRefused
+from candidates.serving_build.signing import SigningKeyFault, key_file, public_key, sign_build, trusted_keys
 from compiler_agent.commands.options import JsonOption
-from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
+from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.settings import read_settings
 
-app = typer.Typer(help="Serving builds: list, show, approve, roll back.", no_args_is_help=True)
+app = typer.Typer(help="Serving builds: list, show, compare, sign, approve, roll back, collect.", no_args_is_help=True)
 
 BuildArgument = Annotated[str, typer.Argument(help="Id of a build, or the start of it.")]
 
@@ -70,20 +72,29 @@ def show(build: BuildArgument, json: JsonOption = False) -> ExitCode:
 
 @app.command()
 def approve(build: BuildArgument, json: JsonOption = False) -> ExitCode:
-    """Makes a build live; who did it is recorded.
+    """Makes a build live, after checking every byte and, where this home trusts any key, the signature.
+
+    Trusted are COMPILER_AGENT_TRUSTED_KEYS and this home's own key. Who approved is recorded.
 
     Example: compiler-agent builds approve 3f2a
     """
     settings = read_settings()
     try:
         approval = BuildStore(settings.home).approve(build, by=getpass.getuser())
-    except (BuildNotFound, BuildRefused) as error:
+        is_unsigned = not trusted_keys(settings.home)
+    except (BuildNotFound, BuildRefused, SigningKeyFault) as error:
         raise UserFault(str(error)) from error
     Ledger(settings.ledger_url).put_approval(approval.build_id or "", approval)
     if json:
         print_json(approval)
     else:
         result_console.print(f"live: {approval.build_id} (before: {approval.previous or 'none'})", highlight=False)
+        if is_unsigned:
+            progress_console.print(
+                "No key is trusted here, so no signature was asked for; serving processes load the build only with "
+                "COMPILER_AGENT_ALLOW_UNSIGNED=1. `compiler-agent keys new`, then `builds sign`, changes that.",
+                highlight=False,
+            )
     return ExitCode.DONE
 
 
@@ -96,11 +107,77 @@ def rollback(json: JsonOption = False) -> ExitCode:
     settings = read_settings()
     try:
         approval = BuildStore(settings.home).rollback(by=getpass.getuser())
-    except (NothingToRollBack, BuildRefused) as error:
+    except (NothingToRollBack, BuildRefused, SigningKeyFault) as error:
         raise UserFault(str(error)) from error
     Ledger(settings.ledger_url).put_approval(approval.build_id or "", approval)
     if json:
         print_json(approval)
     else:
         result_console.print(f"live: {approval.build_id or 'no build'} (before: {approval.previous})", highlight=False)
+    return ExitCode.DONE
+
+
+@app.command()
+def sign(build: BuildArgument, json: JsonOption = False) -> ExitCode:
+    """Adds this home's signature to a build that was made before its key, after checking every byte of it.
+
+    Example: compiler-agent builds sign 3f2a
+    """
+    home = read_settings().home
+    try:
+        found = BuildStore(home).show(build)
+        is_signed = sign_build(home, found.path)
+        public = public_key(home)
+    except (BuildNotFound, BuildRefused, SigningKeyFault) as error:
+        raise UserFault(str(error)) from error
+    if not is_signed:
+        raise UserFault(f"no key in {key_file(home)}: `compiler-agent keys new` makes one")
+    if json:
+        print_json({"id": found.id, "signed_by": public})
+    else:
+        result_console.print(f"{found.id} signed by {public}", highlight=False)
+    return ExitCode.DONE
+
+
+@app.command()
+def diff(before: BuildArgument, after: BuildArgument, json: JsonOption = False) -> ExitCode:
+    """Says what changes for the model when the second build takes the place of the first.
+
+    Example: compiler-agent builds diff 3f2a 91bc
+    """
+    store = BuildStore(read_settings().home)
+    try:
+        difference = compare_builds(store.show(before).manifest, store.show(after).manifest)
+    except (BuildNotFound, BuildRefused) as error:
+        raise UserFault(str(error)) from error
+    if json:
+        print_json(difference)
+        return ExitCode.DONE
+    lines = [f"! other {what}" for what in difference.settings]
+    lines += ["! other runtime"] if difference.is_runtime_changed else []
+    lines += [f"+ {op}" for op in difference.added] + [f"- {op}" for op in difference.removed]
+    for kernel in difference.changed:
+        speedups = f"{kernel.speedup_before:.2f}x -> {kernel.speedup:.2f}x"
+        candidates = f"candidate {kernel.before_id[:12]} -> {kernel.id[:12]}"
+        lines.append(f"~ {kernel.op}: {speedups}, {candidates} ({', '.join(kernel.changes)})")
+    result_console.print("\n".join(lines) or "no difference", highlight=False, markup=False)
+    return ExitCode.DONE
+
+
+@app.command()
+def gc(
+    keep: Annotated[int, typer.Option(min=1, help="So many of the newest builds stay in any case.")] = 5,
+    json: JsonOption = False,
+) -> ExitCode:
+    """Removes old builds, and what killed processes left behind.
+
+    The live build, the one that a rollback goes to, and builds approved in the last 7 days always stay.
+
+    Example: compiler-agent builds gc --keep 3
+    """
+    removed = BuildStore(read_settings().home).collect_garbage(keep)
+    if json:
+        print_json({"removed": list(removed)})
+    else:
+        result_console.print("\n".join(removed) or "nothing to remove", highlight=False)
     return ExitCode.DONE

@@ -31,8 +31,9 @@ def export(
     Example: compiler-agent builds export 3f2a --target hf-kernels --to kernels-3f2a
     """
     try:
-        found = BuildStore(read_settings().home).show(build)
-        export = TARGETS[target.value].export(found)
+        settings = read_settings()
+        found = BuildStore(settings.home).show(build)
+        export = TARGETS[target.value](settings).export(found)
         if export.files:
             write_export(export, target.value, found.id, to)
     except (BuildNotFound, BuildRefused, NotOurs) as error:

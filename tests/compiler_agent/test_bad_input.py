@@ -212,7 +212,8 @@ def test_an_unknown_option_is_refused(run, home):
 @pytest.mark.parametrize(
     "command",
     ["run", "tune", "replay", "hot-ops", "task list", "task show", "task import", "task export", "judge", "bench",
-     "builds list", "builds show", "builds approve", "builds rollback", "worker", "doctor"],
+     "builds list", "builds show", "builds approve", "builds rollback", "builds sign", "builds diff", "builds gc",
+     "keys new", "keys show", "worker", "doctor"],
 )  # fmt: skip
 def test_help_shows_an_example(run, home, command):
     finished = run(*command.split(), "--help")

@@ -1,7 +1,7 @@
 """A tiny Llama with random weights, and a real build for it: kernels compiled from C++ by g++."""
 
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -10,14 +10,15 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.device import DeviceFingerprint
-from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
+from candidates.measurement import Decision
+from candidates.serving_build import runtime, signing
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.manifest import Bound, InstallationSite, ShapeRange
-from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
+from candidates.task import KernelTask
+from tests.candidates.serving_build.tiny_tasks import local_device, make_measurement, make_task, taken, tensor
 from traces.sites import SiteKind
 
 HIDDEN, INTERMEDIATE, HEADS, KV_HEADS, HEAD_DIM, VOCABULARY = 64, 96, 4, 2, 16, 128
-FLOAT = ElementType.FLOAT32
 
 RMSNORM = """
 #include <cmath>
@@ -94,83 +95,20 @@ def reference(q, k, cos, sin):
 SWIGLU_REFERENCE = "def reference(gate, up):\n    return torch.nn.functional.silu(gate) * up\n"
 
 
-def local_device() -> DeviceFingerprint:
-    fields: dict[str, str] = {}
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        name, _, value = line.partition(":")
-        fields.setdefault(name.strip(), value.strip())
-    return DeviceFingerprint(
-        kind="cpu",
-        model=fields.get("model name", "unnamed"),
-        features=tuple(flag for flag in ("avx2", "fma") if flag in fields.get("flags", "").split()),
-        cores=1,
-        cache_bytes=(32768,),
-        compiler="g++",
-        torch_version=torch.__version__,
-    )
-
-
-def tensor(name: str, *shape: int | str, dim_order: tuple[int, ...] | None = None) -> TensorSpec:
-    order = tuple(range(len(shape))) if dim_order is None else dim_order
-    return TensorSpec(name=name, element_type=FLOAT, shape=shape, dim_order=order)
-
-
-def taken(spec: TensorSpec, attribute: str | None = None) -> InputSpec:
-    role = InputRole.ACTIVATION if attribute is None else InputRole.PARAMETER
-    return InputSpec(**spec.model_dump(), role=role, attribute=attribute)
-
-
-def make_task(op: str, reference: str, inputs: tuple[InputSpec, ...], outputs: tuple[TensorSpec, ...]) -> KernelTask:
-    workloads = (Workload(axes={"batch": 1, "tokens": 1}, calls_per_hour=10.0),)
-    return KernelTask(
-        op=op,
-        site="model.layers.*",
-        level=SiteLevel.LEAF,
-        reference=reference,
-        inputs=inputs,
-        outputs=outputs,
-        axes=("batch", "tokens"),
-        workloads=workloads,
-        error_bound=ErrorBound(scaled_error=1e-6),
-        device_id=local_device().id,
-    )
-
-
-def make_measurement(task: KernelTask, decisions: Mapping[str, Decision]) -> Measurement:
-    workloads = tuple(
-        WorkloadMeasurement(
-            workload=name,
-            candidate_us=1.0,
-            kernel_only_us=0.5,
-            baselines_us={Baseline.EAGER: 2.0},
-            best_baseline=Baseline.EAGER,
-            speedup_over_best=2.0,
-            interval=Interval(1.9, 2.1),
-            pairs=60,
-            share_of_floor=0.5,
-            parameters_are_cold=False,
-            decision=decision,
-        )
-        for name, decision in decisions.items()
-    )
-    return Measurement(
-        stage=Stage.CONFIRM,
-        device_id=task.device_id,
-        threads=1,
-        workloads=workloads,
-        traffic_weighted_speedup=2.0,
-        interval=Interval(1.9, 2.1),
-        decision=Decision.WIN,
-        wall_s=1.0,
-    )
-
-
 def compiled(source: str, folder: Path) -> bytes:
     (folder / "kernel.cpp").write_text(source)
     subprocess.run(
         ["g++", "-O2", "-shared", "-fPIC", "-o", folder / "kernel.so", folder / "kernel.cpp"], check=True, cwd=folder
     )
     return (folder / "kernel.so").read_bytes()
+
+
+@pytest.fixture(autouse=True)
+def unsigned_builds_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What tests about trust take back."""
+    for name in (runtime.TRUSTED_KEYS, runtime.SHADOW_ONE_IN, signing.SIGNING_KEY, runtime.KILL_SWITCH):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv(runtime.ALLOW_UNSIGNED, "1")
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,12 @@
 """Writing builds, and which of them is live."""
 
+import json
 import os
+import subprocess
+import sys
+import textwrap
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,9 +17,11 @@ from candidates.candidate import Candidate
 from candidates.device import DeviceFingerprint
 from candidates.measurement import Decision
 from candidates.serving_build.build import Build, ShippedKernel, read_build, write_build
-from candidates.serving_build.builds import BuildNotFound, BuildStore, NothingToRollBack
+from candidates.serving_build.builds import APPROVED_KEPT_DAYS, BuildNotFound, BuildStore, NothingToRollBack
+from candidates.serving_build.difference import compare_builds
 from candidates.serving_build.manifest import InstallationSite, ranges_of_wins
 from candidates.serving_build.runtime import BuildRefused, _holds
+from candidates.serving_build.signing import make_key, sign_build
 from candidates.task import KernelTask, Workload
 from traces.sites import SiteKind
 
@@ -156,3 +164,184 @@ def test_candidates_of_one_id_must_have_one_artifact(
     )
     with pytest.raises(ValueError, match="two different artifacts"):
         write_build(tmp_path, "tiny", device, [rmsnorm, other])
+
+
+def test_a_home_with_a_key_makes_only_signed_builds_live(
+    store: BuildStore, ids: tuple[str, ...], tmp_path: Path
+) -> None:
+    make_key(tmp_path, {})
+    with pytest.raises(BuildRefused, match=r"manifest\.ed25519 is missing"):
+        store.approve(ids[0], by="a person")
+    sign_build(tmp_path, tmp_path / "builds" / ids[0], {})
+    assert store.approve(ids[0], by="a person").build_id == ids[0] == store.current()
+
+
+def test_the_live_pointer_is_no_build(store: BuildStore, ids: tuple[str, ...]) -> None:
+    store.approve(ids[0], by="a person")
+    assert {build.id for build in store.list()} == set(ids)
+    with pytest.raises(BuildNotFound):
+        store.show("current")
+
+
+def age_approvals(home: Path, days: float) -> None:
+    path = home / "builds" / "approvals.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    at = (datetime.now(UTC) - timedelta(days=days)).isoformat(timespec="seconds")
+    path.write_text("".join(json.dumps(record | {"at": at}) + "\n" for record in records))
+
+
+def test_garbage_collection_keeps_the_live_build_and_the_way_back(
+    tmp_path: Path, store: BuildStore, device: DeviceFingerprint, rmsnorm: ShippedKernel
+) -> None:
+    written = []
+    for age, model in enumerate(("zero", "one", "two", "three", "four", "five")):
+        written.append(write_build(tmp_path, model, device, [rmsnorm]).id)
+        os.utime(tmp_path / "builds" / written[-1], (1e9 + age, 1e9 + age))
+    for place in (0, 2, 1):
+        store.approve(written[place], by="a person")
+    age_approvals(tmp_path, APPROVED_KEPT_DAYS + 1)
+    assert set(store.collect_garbage(keep=1)) == {written[0], written[3], written[4]}
+    assert {build.id for build in store.list()} == {written[1], written[2], written[5]}
+    assert store.current() == written[1]
+    assert store.rollback(by="a person").build_id == written[2]
+
+
+def test_garbage_collection_keeps_what_was_approved_lately(
+    store: BuildStore, ids: tuple[str, ...], tmp_path: Path
+) -> None:
+    for build_id in ids:
+        store.approve(build_id, by="a person")
+    store.rollback(by="a person")
+    store.rollback(by="a person")
+    assert store.collect_garbage(keep=0) == ()
+    age_approvals(tmp_path, APPROVED_KEPT_DAYS + 1)
+    assert set(store.collect_garbage(keep=0)) == {ids[1], ids[2]}
+    assert store.current() == ids[0]
+
+
+def test_a_build_that_is_written_again_counts_as_new(
+    store: BuildStore, ids: tuple[str, ...], tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel
+) -> None:
+    for build_id in ids:
+        os.utime(tmp_path / "builds" / build_id, (1e9, 1e9))
+    write_build(tmp_path, "one", device, [rmsnorm])
+    assert set(store.collect_garbage(keep=1)) == {ids[1], ids[2]}
+
+
+def test_what_killed_processes_left_is_pruned_once_it_is_old(
+    store: BuildStore, ids: tuple[str, ...], tmp_path: Path
+) -> None:
+    builds = tmp_path / "builds"
+    (builds / ".unfinished-old" / "kernels").mkdir(parents=True)
+    (builds / ".unfinished-file").write_text("")
+    (builds / ".current-1").symlink_to(ids[0])
+    for name in (".unfinished-old", ".unfinished-file", ".current-1"):
+        os.utime(builds / name, (time.time() - 7200,) * 2, follow_symlinks=False)
+    (builds / ".unfinished-now").mkdir()
+    assert store.collect_garbage(keep=5) == ()
+    assert [path.name for path in builds.glob(".*")].count(".unfinished-now") == 1
+    assert {path.name for path in builds.glob(".*")} == {".unfinished-now", ".lock"}
+    assert (builds / ids[0]).is_dir()
+
+
+KILLED_AT_EACH_LINE = """
+    import os, signal, sys
+    from pathlib import Path
+    from candidates.serving_build import builds
+
+    home, action, build_id = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
+
+    def act(lines_left):
+        def trace(frame, event, _):
+            nonlocal lines_left
+            if frame.f_code.co_filename != builds.__file__:
+                return None
+            if event == "line":
+                lines_left -= 1
+                if lines_left < 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+            return trace
+        store = builds.BuildStore(home)
+        sys.settrace(trace)
+        store.approve(build_id, by="killed") if action == "approve" else store.rollback(by="killed")
+        sys.settrace(None)
+        os._exit(0)
+
+    folder = home / "builds"
+    approvals, pointer = (folder / "approvals.jsonl").read_bytes(), os.readlink(folder / "current")
+    status, step = signal.SIGKILL, 0
+    while os.WIFSIGNALED(status):
+        (folder / "approvals.jsonl").write_bytes(approvals)
+        (folder / "current").unlink()
+        (folder / "current").symlink_to(pointer)
+        if not (child := os.fork()):
+            act(step)
+        _, status = os.waitpid(child, 0)
+        store = builds.BuildStore(home)
+        store.show(store.current())
+        assert store.current() in {pointer, store.history()[-1].build_id}
+        print(store.current(), flush=True)
+        step += 1
+    assert status == 0
+"""
+
+
+@pytest.mark.parametrize("action", ["approve", "rollback"])
+def test_killed_at_any_line_the_pointer_is_the_old_build_or_the_new(
+    store: BuildStore, ids: tuple[str, ...], tmp_path: Path, action: str
+) -> None:
+    store.approve(ids[0], by="a person")
+    store.approve(ids[1], by="a person")
+    new = ids[2] if action == "approve" else ids[0]
+    program = textwrap.dedent(KILLED_AT_EACH_LINE)
+    finished = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path), action, new], capture_output=True, text=True, cwd=Path.cwd()
+    )
+    assert finished.returncode == 0, finished.stderr
+    live = finished.stdout.split()
+    moved = live.index(new)
+    assert moved > 20
+    assert live == [ids[1]] * moved + [new] * (len(live) - moved)
+
+
+def test_a_torn_line_of_the_history_never_happened(store: BuildStore, ids: tuple[str, ...], tmp_path: Path) -> None:
+    first = store.approve(ids[0], by="a person")
+    with (tmp_path / "builds" / "approvals.jsonl").open("a") as file:
+        file.write('{"action": "approve", "build_id": "')
+    assert store.history() == (first,)
+    second = store.approve(ids[1], by="a person")
+    assert store.history() == (first, second)
+    assert store.rollback(by="a person").build_id == ids[0]
+
+
+def test_a_rollback_skips_approvals_that_a_kill_kept_from_happening(
+    store: BuildStore, ids: tuple[str, ...], tmp_path: Path
+) -> None:
+    store.approve(ids[0], by="a person")
+    store.approve(ids[1], by="a person")
+    (tmp_path / "builds" / "current").unlink()
+    (tmp_path / "builds" / "current").symlink_to(ids[0])  # as if killed before the pointer moved
+    store.approve(ids[2], by="a person")
+    assert store.rollback(by="a person").build_id == ids[0]
+
+
+def test_what_changes_between_two_builds_is_told(
+    tmp_path: Path,
+    device: DeviceFingerprint,
+    ship,
+    rmsnorm: ShippedKernel,
+    swiglu: ShippedKernel,
+    linear: ShippedKernel,
+) -> None:
+    other = ship(rmsnorm.task, rmsnorm.candidate.source + "// other", rmsnorm.site, rmsnorm.ranges)
+    before = write_build(tmp_path, "tiny", device, [rmsnorm, swiglu]).manifest
+    after = write_build(tmp_path, "small", device, [other, linear]).manifest
+    difference = compare_builds(before, after)
+    assert difference.settings == ("model",)
+    assert (difference.added, difference.removed) == (("Linear",), ("LlamaMLP.region0",))
+    (changed,) = difference.changed
+    assert (changed.op, changed.before_id, changed.id) == ("LlamaRMSNorm", rmsnorm.candidate.id, other.candidate.id)
+    assert changed.changes == ("id", "library")
+    assert not difference.is_runtime_changed
+    same = compare_builds(before, before)
+    assert (same.settings, same.added, same.removed, same.changed) == ((), (), (), ())
