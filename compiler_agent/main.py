@@ -27,6 +27,7 @@ from compiler_agent.commands import (
     retract,
     run,
     sandbox,
+    shadow_report,
     task,
     transcript,
     tune,
@@ -60,6 +61,7 @@ builds.app.command("export")(export.export)
 app.add_typer(builds.app, name="builds")
 app.command("promote")(promote.promote)
 app.command("retract")(retract.retract)
+app.command("shadow-report")(shadow_report.shadow_report)
 app.add_typer(keys.app, name="keys")
 models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")

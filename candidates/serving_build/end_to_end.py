@@ -154,6 +154,7 @@ class KernelCalls(Record):
     hits: int = Field(ge=0, default=0)
     misses: int = Field(ge=0, default=0)
     miss_reasons: dict[str, int] = Field(default_factory=dict)
+    missed_shapes: dict[str, int] = Field(default_factory=dict)
     shapes: dict[str, int] = Field(default_factory=dict)
     shadow: dict[str, int] = Field(default_factory=dict)
     errors: int = Field(ge=0, default=0)

@@ -201,6 +201,8 @@ class _Plan:
 class _Kernel:
     """One kernel, which serves every instance of its site, and what is counted of it."""
 
+    NOT_WON = "shape not won"
+
     def __init__(self, entry: dict[str, Any]) -> None:
         self.id: str = entry["id"]
         self.entry = entry
@@ -213,6 +215,7 @@ class _Kernel:
         self.plans: dict[Any, _Plan] = {}
         self.misses: Counter[str] = Counter()
         self.shapes: Counter[str] = Counter()
+        self.missed_shapes: Counter[str] = Counter()
         self.shadow: Counter[str] = Counter(agreed=0, disagreed=0, failed=0)
         self.errors = 0
         self.switched_off: str | None = None
@@ -273,20 +276,25 @@ class _Kernel:
         elif faults > FAULTS_ALLOWED and faults > FAULT_SHARE_ALLOWED * self.shadow.total():
             self.switch_off(f"{faults} of {self.shadow.total()} comparisons failed, the last by its {detail}")
 
-    def counts(self) -> tuple[Counter[str], Counter[str]]:
-        """Hits by shape, misses by reason."""
+    def counts(self) -> tuple[Counter[str], Counter[str], Counter[str]]:
+        """Hits by shape, misses by reason, and by shape those whose shape was not won."""
         with self._lock:
-            return self.shapes + self._hits_of_plans(), +self.misses
+            return self.shapes + self._calls_of_plans(None), +self.misses, self._missed()
 
     def _settle(self) -> None:
-        self.shapes += self._hits_of_plans()
+        self.shapes += self._calls_of_plans(None)
+        self.missed_shapes = self._missed()
         self.plans.clear()
 
-    def _hits_of_plans(self) -> Counter[str]:
-        hits: Counter[str] = Counter()
+    def _missed(self) -> Counter[str]:
+        return self.missed_shapes + self._calls_of_plans(self.NOT_WON)
+
+    def _calls_of_plans(self, obstacle: str | None) -> Counter[str]:
+        calls: Counter[str] = Counter()
         for plan in list(self.plans.values()):
-            hits[",".join(f"{axis}={size}" for axis, size in sorted(plan.sizes.items()))] += plan.calls
-        return hits
+            if plan.obstacle is obstacle:
+                calls[",".join(f"{axis}={size}" for axis, size in sorted(plan.sizes.items()))] += plan.calls
+        return calls
 
     def _obstacle(self, tensors: Sequence[torch.Tensor], sizes: dict[str, int]) -> str | None:
         """Why the kernel cannot serve `tensors`; fills `sizes` with their axes."""
@@ -295,7 +303,7 @@ class _Kernel:
                 return "arguments"
             if (difference := _difference(tensor, spec, sizes)) is not None:
                 return difference
-        return None if any(_holds(bounds, sizes) for bounds in self.entry["ranges"]) else "shape not won"
+        return None if any(_holds(bounds, sizes) for bounds in self.entry["ranges"]) else self.NOT_WON
 
 
 _loaded: dict[str, ctypes.CDLL] = {}
@@ -432,6 +440,7 @@ _FORWARD = """
 def make_forward(kernel, parameters, original, traced, ordered, compare, share, draw, is_compiling, grad_enabled,
                  autocast_enabled):
     function, plans, plan_for, misses = kernel.function, kernel.plans, kernel.plan_for, kernel.misses
+    not_won = kernel.NOT_WON
     are_fresh = parameters.are_fresh
 
     def forward(*arguments, **keywords):
@@ -458,6 +467,8 @@ def make_forward(kernel, parameters, original, traced, ordered, compare, share, 
             miss = "arguments"  # no plain tensors
         if miss is not None:
             misses[miss] += 1
+            if miss is not_won:
+                plan.calls += 1
             return original(*arguments)
         if share and draw() < share:
             return compare(arguments)
@@ -704,13 +715,15 @@ class Installation:
         self._undo = contextlib.ExitStack()
 
     def counters(self) -> dict[str, dict[str, Any]]:
-        """By kernel id: `op`, `hits`, `misses`, `miss_reasons` {reason: calls}, `shapes` {shape: hits}, `shadow`
+        """By kernel id: `op`, `hits`, `misses`, `miss_reasons` {reason: calls}, `missed_shapes` {shape:
+        calls} of those that no kernel had won, `shapes` {shape: hits}, `shadow`
         {agreed, disagreed, failed: comparisons}, `errors` that it raised, and why it is `switched_off`, or None."""
         merged: dict[str, dict[str, Any]] = {}
         for kernel in self._kernels:
             counts = merged.setdefault(kernel.id, {"op": kernel.entry["op"], "errors": 0, "switched_off": None})
-            hits, misses = kernel.counts()
-            for name, found in (("miss_reasons", misses), ("shapes", hits), ("shadow", kernel.shadow)):
+            hits, misses, missed = kernel.counts()
+            shown = (("miss_reasons", misses), ("missed_shapes", missed), ("shapes", hits), ("shadow", kernel.shadow))
+            for name, found in shown:
                 before = counts.setdefault(name, {})
                 before.update({key: before.get(key, 0) + count for key, count in found.items()})
             counts["hits"], counts["misses"] = sum(counts["shapes"].values()), sum(counts["miss_reasons"].values())

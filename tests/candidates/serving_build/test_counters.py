@@ -30,6 +30,7 @@ def test_counts_are_by_kernel_reason_and_shape(
         "hits": 4,
         "misses": 2,
         "miss_reasons": {"shape not won": 2},
+        "missed_shapes": {"batch=1,tokens=20": 2},
         "shapes": {"batch=1,tokens=3": 2, "batch=1,tokens=4": 2},
         "shadow": {"agreed": 4, "disagreed": 0, "failed": 0},
         "errors": 0,
