@@ -18,6 +18,7 @@ from compiler_agent.commands import (
     judge,
     memory,
     models,
+    pr,
     problems,
     rank,
     replay,
@@ -53,6 +54,7 @@ app.command("waiting")(waiting.waiting)
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
 app.add_typer(builds.app, name="builds")
+app.add_typer(pr.app, name="pr")
 models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")

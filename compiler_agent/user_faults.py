@@ -5,6 +5,7 @@ import errno
 from sqlalchemy.exc import DatabaseError
 
 from candidates.benchmark.pairing import MachineTooBusy
+from candidates.forge import ForgeBusy, ForgeRefused
 from candidates.problems.problem import ProblemError
 from compiler_agent.models.completion import ModelRejectedRequest, ModelUnavailable
 from compiler_agent.outcome import UserFault
@@ -16,7 +17,7 @@ from traces.served_model import ModelError
 
 _USER_FAULTS = (
     *(UserFault, TraceError, ProblemError, ModelError, ModelRejectedRequest, ModelUnavailable),
-    *(SandboxUnavailable, TemporalUnavailable, MachineTooBusy),
+    *(SandboxUnavailable, TemporalUnavailable, MachineTooBusy, ForgeRefused, ForgeBusy),
 )
 
 _LEDGER_FAULTS = ("disk is full", "readonly database", "not a database", "unable to open", "is locked")

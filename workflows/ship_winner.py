@@ -1,8 +1,12 @@
-"""ShipWinner: winners into a serving build, the build through its end-to-end gate, and live only if approved."""
+"""ShipWinner: winners into a serving build, the build through its end-to-end gate, live only if approved, and proposed.
+
+Whether pull requests are opened is the ship worker's setting: the last activity does nothing where it is off.
+"""
 
 from datetime import timedelta
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 from workflows import queues
 from workflows.retries import HEARTBEAT_TIMEOUT, RETRY
@@ -38,4 +42,20 @@ class ShipWinner:
             start_to_close_timeout=timedelta(minutes=5),
             retry_policy=RETRY,
         )
+        if workflow.patched("pull-requests"):
+            await self._propose(ship)
         return build
+
+    async def _propose(self, ship: ShipInput) -> None:
+        """A forge that cannot be reached takes nothing from a run that has ended well; `pr open` does it later."""
+        try:
+            await workflow.execute_activity(
+                "propose_pull_requests",
+                ship,
+                task_queue=queues.SHIP,
+                start_to_close_timeout=timedelta(minutes=30),
+                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                retry_policy=RETRY,
+            )
+        except ActivityError as error:
+            workflow.logger.warning("pull requests of %s were not opened: %s", ship.run_id, error.cause)

@@ -117,6 +117,10 @@ class RecordedActivities:
     def conclude_run(self, ship: ShipInput) -> None:
         self._note("conclude_run")
 
+    @activity.defn
+    def propose_pull_requests(self, ship: ShipInput) -> None:
+        self._note("propose_pull_requests")
+
     def workers(self, client):
         everything = [
             getattr(self, name)
@@ -165,7 +169,7 @@ def test_stages_come_in_order_and_searches_one_after_the_other(server_address, r
     search = [*generation, *generation, "propose", "settle_winner"]
     assert [call[0] for call in recorded.calls] == [
         "measure_device", "replay_traffic", "rank_hot_ops", *search, *search,
-        "assemble_build", "gate_build", "conclude_run",
+        "assemble_build", "gate_build", "conclude_run", "propose_pull_requests",
     ]  # fmt: skip
     assert ("settle_winner", "t1", "no_progress: flat") in recorded.calls
 
