@@ -21,6 +21,8 @@ class Event(StrEnum):
     """`head` is about to be the branch's tip. Written before, so that every tip of ours is known after a kill."""
     OPENED = "opened"
     UPDATED = "updated"
+    CONFIRMED = "confirmed"
+    """Another run measured what is published, so that nothing was changed."""
     MERGED = "merged"
     """Seen merged."""
     CLOSED = "closed"

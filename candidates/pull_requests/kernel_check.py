@@ -1,12 +1,13 @@
 """Checks a kernel against PyTorch, and compares their speed where pytest-benchmark is installed.
 
-It needs PyTorch, numpy, pytest and what the kernel is written for (g++, or Triton) and nothing else. Every check runs
-in a process of its own, so that a kernel that crashes or hangs fails one test. That process is no sandbox.
+It needs PyTorch, numpy, pytest and what the kernel is written for (g++, or Triton) and nothing else. The kernel is
+checked in a process of its own, so that one that crashes or hangs fails its test. That process is no sandbox.
 """
 
 # A source of its own: a copy goes into every pull request, with CASE filled in. It must import nothing of this project.
 
 import ctypes
+import functools
 import importlib.util
 import itertools
 import json
@@ -304,10 +305,8 @@ def compare(inputs: Tensors, exact: Tensors, got: Tensors) -> None:
                 )
 
 
-def check(axes: Axes) -> None:
+def check(kernel: Kernel, axes: Axes) -> None:
     """On inputs of every distribution, twice each. Raises Wrong."""
-    torch.set_num_threads(CASE["threads"])
-    kernel = load_kernel()
     for distribution in DISTRIBUTIONS:
         inputs = draw_inputs(axes, distribution)
         first, second = (run_kernel(kernel, inputs, axes, pattern) for pattern in (0, 1))
@@ -343,20 +342,33 @@ def name_of(axes: Axes) -> str:
     return ",".join(f"{axis}={size}" for axis, size in sorted(axes.items())) or "scalar"
 
 
-@pytest.mark.parametrize("axes", [*shapes()] if CASE else [], ids=name_of)
-def test_agrees_with_pytorch(axes: Axes) -> None:
+@functools.cache
+def check_all() -> tuple[dict[str, str], str]:
+    """By shape what is wrong with it, nothing where nothing is, and how the process ended that found out."""
+    environment = os.environ | {"OMP_NUM_THREADS": str(CASE["threads"])}
+    command = [sys.executable, __file__]
+    with tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as errors:
+        child = subprocess.Popen(command, env=environment, stdout=said, stderr=errors)
+        try:
+            status = child.wait(PATIENCE_S)
+            ending = f"the kernel crashed (signal {-status})" if status < 0 else f"the check ended with status {status}"
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+            ending = f"the kernel did not return within {PATIENCE_S} s"
+        said.seek(0)
+        errors.seek(0)
+        lines = [json.loads(line) for line in said.read().decode().splitlines() if line.startswith('["shape",')]
+        return {name: wrong for _, name, wrong in lines}, f"{ending}: {errors.read().decode(errors='replace')[-4000:]}"
+
+
+@pytest.mark.parametrize("shape", [name_of(axes) for axes in shapes()] if CASE else [])
+def test_agrees_with_pytorch(shape: str) -> None:
     if CASE["language"] == "triton" and importlib.util.find_spec("triton") is None:
         pytest.skip("Triton is not installed")
-    environment = os.environ | {"OMP_NUM_THREADS": str(CASE["threads"])}
-    command = [sys.executable, __file__, json.dumps(axes)]
-    try:
-        checked = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=PATIENCE_S)
-    except subprocess.TimeoutExpired:
-        pytest.fail(f"the kernel did not return within {PATIENCE_S} s", pytrace=False)
-    if checked.returncode < 0:
-        pytest.fail(f"the kernel crashed (signal {-checked.returncode})", pytrace=False)
-    if checked.returncode != 0:
-        pytest.fail(checked.stdout + checked.stderr[-4000:], pytrace=False)
+    found, ending = check_all()
+    if wrong := found.get(shape, ending):
+        pytest.fail(wrong, pytrace=False)
 
 
 # Speed
@@ -392,6 +404,9 @@ def test_speed(axes: Axes, request: pytest.FixtureRequest) -> None:
         with torch.inference_mode():
             namespace["reference"](*arguments)
 
+    if not benchmark.enabled:
+        benchmark(kernel)
+        return
     benchmark.group = f"{CASE['op']} {name_of(axes)}"
     ratio = paired_ratio(kernel, pytorch)
     benchmark.extra_info["speedup_over_eager"] = ratio
@@ -423,9 +438,24 @@ def paired_ratio(kernel: Callable[[], None], pytorch: Callable[[], None]) -> flo
     return statistics.median(ratios)
 
 
-if __name__ == "__main__":
+def main() -> None:
+    """A line for each shape, as soon as it is known: the next may crash."""
+    torch.set_num_threads(CASE["threads"])
+    kernel: Kernel | Wrong
     try:
-        check(json.loads(sys.argv[1]))
+        kernel = load_kernel()
     except Wrong as wrong:
-        print(wrong)  # noqa: T201
-        raise SystemExit(1) from None
+        kernel = wrong
+    for axes in shapes():
+        try:
+            if isinstance(kernel, Wrong):
+                raise kernel
+            check(kernel, axes)
+            said = ""
+        except Wrong as wrong:
+            said = str(wrong)
+        print(json.dumps(["shape", name_of(axes), said]), flush=True)  # noqa: T201
+
+
+if __name__ == "__main__":
+    main()

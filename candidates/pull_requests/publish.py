@@ -125,9 +125,7 @@ class Publisher:
                     # Killed after it was opened, before that was written down; or the ledger is a new one.
                     return self._settle(draft, request, is_new=True)
                 if proposed.provenance.run_id not in standing.runs:
-                    self._facts.add(fact_of(proposed, repository, Event.UPDATED, number=number, url=url,
-                                            speedup=standing.published.speedup, interval=standing.published.interval,
-                                            note=decision.reason))  # fmt: skip
+                    self._facts.add(fact_of(proposed, repository, Event.CONFIRMED, number=number, url=url))
                 return _outcome(proposed, OutcomeKind.UNCHANGED, url, decision.reason), number
             case Leave():
                 if decision.seen is not None and (standing is None or not standing.is_over):

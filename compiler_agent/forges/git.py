@@ -151,12 +151,14 @@ class TemporaryClone:
             return None
         head = self._fetch(branch)
         content = self._tree(head, folder) or NOTHING
-        fields = self._run("log", "-1", "--format=%an%x00%ae%x00%cn%x00%ce%x00%P%x00%B", head).decode(errors="replace")
-        author, author_email, committer, committer_email, parents, message = fields.split("\0", 5)
+        # The object itself: what is beyond the tip was not fetched, so that git shows no parents.
+        header, _, message = self._run("cat-file", "commit", head).decode(errors="replace").partition("\n\n")
+        fields = [line.partition(" ")[::2] for line in header.split("\n")]
+        people = [re.sub(r" \d+ [+-]\d{4}$", "", value) for key, value in fields if key in ("author", "committer")]
         trailers = dict(re.findall(r"^(Compiler-Agent-\w+): (\S+)$", message, re.MULTILINE))
         is_ours = (
-            (author, author_email, committer, committer_email) == (NAME, EMAIL, NAME, EMAIL)
-            and len(parents.split()) == 1
+            people == [f"{NAME} <{EMAIL}>"] * 2
+            and sum(key == "parent" for key, _ in fields) == 1
             and trailers.get(CONTENT_TRAILER) == content
         )
         replaced = trailers.get(REPLACED_TRAILER, NOTHING)

@@ -72,8 +72,9 @@ class GitHubForge:
             seconds_between_requests=0.0,
             seconds_between_writes=seconds_between_writes,
             user_agent="compiler-agent",
+            lazy=True,
         )
-        self._repository = self._api.get_repo(name, lazy=True)
+        self._repository = self._api.get_repo(name)
 
     @property
     def repository(self) -> str:
@@ -100,7 +101,7 @@ class GitHubForge:
                     return known
                 self._repository.get_pull(known.number).edit(title=text.title, body=text.body)
                 return known.model_copy(update={"text": text})
-            base = self._base or self._api.get_repo(self._name).default_branch
+            base = self._base or self._repository.default_branch
             made = self._repository.create_pull(base, branch, title=text.title, body=text.body, draft=is_draft)
             return _shown(made)
 
