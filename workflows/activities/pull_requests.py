@@ -34,7 +34,7 @@ class PullRequestActivities:
                 return
             with beating():
                 report = desk.sync()
-                outcomes = desk.open(ship.run_id)
+                outcomes = (*report.outcomes, *desk.open(ship.run_id))
         except ForgeBusy as busy:
             self._tell(ship.run_id, f"pull requests wait: {busy}")
             delay = timedelta(seconds=min(busy.retry_after_s, _LONGEST_WAIT_S))
@@ -42,9 +42,10 @@ class PullRequestActivities:
         except Exception as error:
             self._tell(ship.run_id, f"no pull requests: {error}; `compiler-agent pr open {ship.run_id}` tries again")
             raise
-        for outcome in outcomes:
-            if outcome.kind is not OutcomeKind.UNCHANGED:
-                self._tell(ship.run_id, f"pull request {outcome.kind.value}: {outcome.url or outcome.reason}")
+        told = {f"pull request {each.kind.value}: {each.url or each.reason}": each.kind for each in outcomes}
+        for message, kind in told.items():
+            if kind is not OutcomeKind.UNCHANGED:
+                self._tell(ship.run_id, message)
         if report.approval is not None:
             self._tell(ship.run_id, f"build {report.approval.build_id[:12]} {report.approval.kind.value}")
 
