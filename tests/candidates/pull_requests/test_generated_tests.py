@@ -8,9 +8,10 @@ import pytest
 
 from candidates.ledger.wins import proposed_of
 from candidates.pull_requests.draft import draft_pull_request
+from candidates.pull_requests.generated_test import NoTest
 from candidates.pull_requests.win import Grouping
 from tests.candidates.pull_requests.past_runs import LINEAR_SOURCE, PACKED_LINEAR, RMSNORM_SOURCE, Kernel, PastRuns
-from tests.judge_tasks import INCLUDES, STATE_TASK
+from tests.judge_tasks import INCLUDES, STATE_TASK, input_spec, make_task, output_spec
 
 STATE_SOURCE = (
     INCLUDES
@@ -26,6 +27,32 @@ extern "C" void kernel(const float* x, float* total, float* peak, int64_t rows) 
   }
 }
 """
+)
+TRITON_SOURCE = """
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _scale(x_ptr, y_ptr, size, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + at, mask=at < size, other=0.0)
+    tl.store(y_ptr + at, x * 3 + 1, mask=at < size)
+
+
+def kernel(x, y, rows):
+    grid = (triton.cdiv(x.numel(), LAUNCH_BLOCK),)
+    _scale[grid](x, y, x.numel(), BLOCK=LAUNCH_BLOCK)
+"""
+TRITON = Kernel(
+    task=make_task(
+        "scale",
+        "def reference(x):\n    return x * 3 + 1\n",
+        [input_spec("x", ("rows", 64))],
+        [output_spec("y", ("rows", 64))],
+    ),
+    source=TRITON_SOURCE,
+    candidate={"language": "triton", "launch_parameters": {"BLOCK": 128}},
 )
 STATE = Kernel(task=STATE_TASK, source=STATE_SOURCE)
 NORM = Kernel()
@@ -50,12 +77,12 @@ def run_tests(target: Path, *options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=target, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("kernel", [NORM, PACKED_LINEAR, STATE], ids=["norm", "packed", "state"])
+@pytest.mark.parametrize("kernel", [NORM, PACKED_LINEAR, STATE, TRITON], ids=["norm", "packed", "state", "triton"])
 def test_the_generated_test_passes_for_its_kernel(tmp_path, kernel):
     ran = run_tests(written(tmp_path, kernel), "--benchmark-disable")
     assert ran.returncode == 0, ran.stdout
     assert "passed" in ran.stdout
-    assert "skipped" not in ran.stdout
+    assert ("skipped" in ran.stdout) == (kernel is TRITON)  # its speed needs a GPU
 
 
 BREAKAGES = {
@@ -76,15 +103,24 @@ BREAKAGES = {
     "another_name": (NORM, "void kernel(", "void other("),
     "packed_wrongly": (PACKED_LINEAR, "= weight[o * 64 + i]", "= weight[i]"),
     "state_left_as_it_was": (STATE, "total[r * 64 + i] += x[r * 64 + i];", ""),
+    "triton_wrong": (TRITON, "x * 3 + 1, ", "x * 3, "),
+    "triton_without_its_mask": (TRITON, "x * 3 + 1, mask=at < size", "x * 3 + 1"),
+    "triton_that_raises": (TRITON, "    grid =", "    raise ValueError\n    grid ="),
     "state_updated_twice": (STATE, "+= x[r * 64 + i]", "+= 2 * x[r * 64 + i]"),
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("breakage", BREAKAGES)
+_SOON = ("wrong_epsilon", "last_row_left_out", "writes_to_its_input", "crashes", "does_not_compile", "packed_wrongly",
+         "state_left_as_it_was", "triton_wrong")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "breakage", [name if name in _SOON else pytest.param(name, marks=pytest.mark.slow) for name in BREAKAGES]
+)
 def test_generated_tests_catch_a_broken_kernel(tmp_path, breakage):
     kernel, right, wrong = BREAKAGES[breakage]
     target = written(tmp_path, kernel)
-    (source,) = target.glob("*.cpp")
+    (source,) = (path for path in target.iterdir() if path.suffix in (".cpp", ".py") and path.stem[:5] != "test_")
     text = source.read_text()
     assert right in text
     source.write_text(text.replace(right, wrong))
@@ -117,6 +153,14 @@ def test_without_pytest_benchmark_speed_is_skipped(tmp_path):
     ran = run_tests(generated.parent, "-p", "no:benchmark", "-rs", "-k", "test_speed")
     assert ran.returncode == 0, ran.stdout
     assert "pytest-benchmark is not installed" in ran.stdout
+
+
+def test_kernels_that_no_test_can_be_written_for_are_not_proposed(tmp_path):
+    runs = PastRuns(tmp_path)
+    runs.add("run", Kernel(candidate={"language": "cuda"}))
+    (proposed,) = proposed_of(runs.ledger, "run", Grouping.PROMOTION, ())
+    with pytest.raises(NoTest, match="cuda"):
+        draft_pull_request(proposed, "kernels")
 
 
 def test_hidden_workloads_are_in_no_file(tmp_path):

@@ -1,8 +1,11 @@
 """GitHub, by a server of the tests: what it refuses, limits and loses."""
 
+from pathlib import Path
+
 import pytest
 
 from candidates.forge import ForgeBusy, ForgeRefused
+from compiler_agent.forges.git import Git
 from compiler_agent.forges.github import GitHubForge
 from tests.compiler_agent.forges.forge_contract import BRANCH, FOLDER, TEXT, ForgeContract, change, pushed
 from tests.compiler_agent.forges.sites import github_site, open_github
@@ -140,6 +143,39 @@ def test_arguments_of_git_hold_no_secret(server, tmp_path, monkeypatch):
     assert "push" in said.read_text()
     assert TOKEN not in said.read_text()
     assert "Authorization" not in said.read_text()
+
+
+def test_the_users_own_git_takes_no_part(server, tmp_path, monkeypatch):
+    """Neither hooks nor credential helpers nor addresses of the user's configuration."""
+    told, hooks = tmp_path / "told", tmp_path / "hooks"
+    hooks.mkdir()
+    for name in ("pre-push", "post-checkout", "reference-transaction"):
+        (hooks / name).write_text(f"#!/bin/sh\ntouch {told}\n")
+        (hooks / name).chmod(0o755)
+    (tmp_path / ".gitconfig").write_text(
+        f'[core]\n hooksPath = {hooks}\n[credential]\n helper = "!touch {told}"\n'
+        f'[url "https://evil.example/"]\n insteadOf = {server.url}\n'
+    )
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_CONFIG_COUNT", "1")
+    monkeypatch.setenv("GIT_CONFIG_KEY_0", "core.hooksPath")
+    monkeypatch.setenv("GIT_CONFIG_VALUE_0", str(hooks))
+    monkeypatch.setenv("GIT_ASKPASS", str(hooks / "pre-push"))
+    pushed(open_github(server), "compiler-agent/other", source="int z;\n")
+    with pytest.raises(ForgeRefused), GitHubForge(NAME, "wrong", api_url=server.api_url).checkout():
+        pass
+    assert not told.exists()
+
+
+def test_a_git_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
+    program = tmp_path / "git"
+    program.write_text(f"#!/bin/sh\nsleep 600 & echo $! > {tmp_path}/child\nwait\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(ForgeBusy, match="did not end"):
+        Git("https", timeout_s=1.0).run("fetch", folder=tmp_path)
+    status = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/status")
+    assert not status.exists() or "(zombie)" in status.read_text()
 
 
 @pytest.mark.parametrize(
