@@ -47,7 +47,9 @@ def proposed_of(ledger: Ledger, run_id: str, grouping: Grouping, versions: Versi
                 proposal=next(iter(proposals_of(ledger, candidate.id)), None),
             )
         )
-    device = ledger.device(wins[0].task.device_id) if wins else None
+    if not wins:
+        return ()
+    device = ledger.device(wins[0].task.device_id)
     if device is None:
         raise LedgerError(f"{run_id} has a build, but its device is not in the ledger")
     provenance = Provenance(

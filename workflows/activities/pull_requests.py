@@ -50,4 +50,4 @@ class PullRequestActivities:
             self._tell(ship.run_id, f"build {report.approval.build_id[:12]} {report.approval.kind.value}")
 
     def _tell(self, run_id: str, message: str) -> None:
-        self._ledger.add_progress(run_id, Progress(stage=Stage.BUILD, message=message))
+        self._ledger.add_progress(run_id, Progress(stage=Stage.END_TO_END, message=message))
