@@ -24,8 +24,10 @@ $(STAMP): pyproject.toml requirements.lock
 	$(PIP) install --no-deps --no-build-isolation --editable .
 	touch $@
 
+# flashinfer-bench reads our datasets in a test; its own dependencies bring CUDA along, which reading does not need.
 $(STAMP)-dev: $(STAMP) requirements-dev.lock
 	$(PIP) install -r requirements-dev.lock
+	$(PIP) install --no-deps flashinfer-bench==0.1.2
 	touch $@
 
 lint: setup-dev

@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 from pydantic import Field
 
 from candidates.candidate import Proposal
+from candidates.gpu_counters import WorkloadCounters
 from candidates.measurement import Measurement
 from candidates.record import Record
 from candidates.task import KernelTask
@@ -18,6 +19,8 @@ class Attempt(Record):
     proposal: Proposal
     verdict: Verdict
     measurement: Measurement | None = None
+    counters: WorkloadCounters | None = None
+    """Of a GPU's hardware, where the attempt was measured on one that lets them be read."""
 
     @property
     def speedup(self) -> float | None:

@@ -1,7 +1,7 @@
 """Counters of NVIDIA's Nsight Compute for agents' reports: how `ncu` is called, and what its table says.
 
 The table is ncu's own (`ncu --csv --metrics ...`: a row a metric); the parser has not met one from a device of ours.
-Counters need the driver's permission (NVreg_RestrictProfilingToAdminUsers=0, or root).
+Counters need the driver's permission (NVreg_RestrictProfilingToAdminUsers=0, or root outside any container).
 """
 
 import csv
@@ -29,6 +29,8 @@ METRICS = {
 _MOST_KERNELS = 12
 _MOST_READ_CHARACTERS = 4 << 20
 _MOST_NAME_CHARACTERS = 120
+_MOST_NOTE_CHARACTERS = 300
+_ERROR = "==ERROR=="
 
 
 class Counter(Record):
@@ -53,10 +55,39 @@ class KernelCounters(Record):
         return f"{self.kernel}: {', '.join(shown) or 'no counters'}"
 
 
-def counters_command(profiled: Sequence[str]) -> tuple[str, ...]:
-    """The table comes on standard output, among what the program prints there."""
-    metrics = ",".join(METRICS)
-    return (PROGRAM, "--csv", "--metrics", metrics, "--print-units", "base", "--target-processes", "all", *profiled)
+class WorkloadCounters(Record):
+    """Of one call, launch by launch."""
+
+    workload: str
+    kernels: tuple[KernelCounters, ...] = Field(min_length=1)
+
+
+def counters_command(log_file: str, profiled: Sequence[str]) -> tuple[str, ...]:
+    """`profiled` runs under it, and says itself where what counts begins (cudaProfilerStart); table and complaints go
+    to `log_file`. Each launch runs alone and finds empty caches, which is ncu's default; clocks are left as they are.
+    """
+    options = (
+        *("--csv", "--metrics", ",".join(METRICS), "--print-units", "base", "--log-file", log_file),
+        *("--profile-from-start", "off", "--launch-count", str(_MOST_KERNELS), "--clock-control", "none"),
+        *("--target-processes", "application-only"),
+    )
+    return (PROGRAM, *options, *profiled)
+
+
+def why_no_counters(report: str) -> str:
+    """Of a report without a table; one line."""
+    if "ERR_NVGPUCTRPERM" in report:
+        return (
+            "the driver keeps counters for root: load its module with NVreg_RestrictProfilingToAdminUsers=0 "
+            "(https://developer.nvidia.com/ERR_NVGPUCTRPERM)"
+        )
+    lines = report.splitlines()
+    errors = [line.removeprefix(_ERROR).strip() for line in lines if line.startswith(_ERROR)]
+    if errors:
+        return f"{PROGRAM}: {errors[0]}"[:_MOST_NOTE_CHARACTERS]
+    if "No kernels were profiled" in report:
+        return f"{PROGRAM} saw no launch in the call"
+    return f"{PROGRAM} wrote no table" if report.strip() else f"{PROGRAM} wrote no report"
 
 
 def read_counters(output: str) -> tuple[KernelCounters, ...]:

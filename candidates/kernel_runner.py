@@ -51,6 +51,10 @@ class KernelRunner(Protocol):
         """Makes a batch of calls known, all with the same axis sizes (in `task.axes` order). Never timed."""
         ...
 
+    def rehearse(self, first: int, count: int) -> None:
+        """Makes ready what `run` of these calls will need, after each `lay_out`. Raises NoGraph."""
+        ...
+
     def run(self, first: int, count: int) -> int:
         """Runs `count` calls of the layout from `first` on; ns by the judge's clock from request to reply."""
         ...
@@ -74,8 +78,6 @@ class KernelRunner(Protocol):
     def freeze(self) -> None: ...
 
     def thaw(self) -> None: ...
-
-    def involuntary_switches(self) -> int: ...
 
     def cpu_time_ns(self) -> int:
         """What the runner's threads have run so far, by the kernel's account."""

@@ -36,6 +36,8 @@ class PathName(StrEnum):
     EAGER = "eager"
     COMPILE = "compile"
     BUILD = "build"
+    CURRENT = "current"
+    """With the build that is live."""
 
 
 class EndToEnd(Record):
@@ -53,8 +55,24 @@ class EndToEnd(Record):
     decode_speedup_interval: Interval
     prefill_speedup: float = Field(gt=0)
     prefill_speedup_interval: Interval
+    current_build: str | None = None
+    """The build that is live; None: there is none for this model, or it is this one."""
+    over_current: Interval | None = None
+    """The live build's time / this build's over all steps."""
+    peak_memory_bytes: dict[PathName, int] = Field(default_factory=dict)
+    """Resident, of one process, as it says itself."""
     kl_divergence: float = Field(ge=0)
     """Mean over positions of KL(eager || build), nats."""
+    kl_of_long: float = Field(ge=0, default=0.0)
+    """Of the positions behind a long context alone."""
+    kl_noise: float = Field(ge=0, default=0.0)
+    """KL of eager with itself, in a batch and alone or run again."""
+    logprob_drift: float = Field(ge=0, default=0.0)
+    """Of the mean log probability of fixed prompts' own tokens, nats."""
+    logit_noise: float = Field(ge=0, default=0.0)
+    """Largest difference of a logit of eager between batch sizes, or between runs."""
+    row_split_difference: float = Field(ge=0, default=0.0)
+    """The same of the build between batch sizes."""
     positions: int = Field(ge=1)
     greedy_agreement: float = Field(ge=0, le=1)
     """Over the positions where the top two logits of eager differ by more than its own noise."""
@@ -91,6 +109,15 @@ def decide_promotion(task_id: str, candidate_id: str, verdict: Verdict, measurem
         ),
     )
     return PromotionDecision(task_id=task_id, candidate_id=candidate_id, gates=gates)
+
+
+class Retraction(Record):
+    """Why a kernel that won may not be shipped any more."""
+
+    candidate_id: str
+    reason: str = Field(min_length=1)
+    by: str
+    """Who or what found it."""
 
 
 class WonKernel(Record):
@@ -135,8 +162,19 @@ def choose_levels(kernels: Sequence[WonKernel]) -> tuple[WonKernel, ...]:
     return tuple(kernel for kernel in kernels if kernel in chosen)
 
 
+LEAST_KL, LEAST_LOGIT_NOISE = 1e-4, 1e-3
+"""What is allowed to a build of a model that never differs from itself."""
+NOISE_FACTOR = 2.0
+"""And how much more than the model differs from itself."""
+MOST_LOGPROB_DRIFT = 1e-3
+MOST_MEMORY_RATIO = 2.0
+"""Weights that are packed for kernels lie beside the model's own."""
+
+
 def decide_build(end_to_end: EndToEnd) -> tuple[Gate, ...]:
-    """The gates of a whole build against the model without it."""
+    """The gates of a whole build against the model without it, and against the build that is live."""
+    most_kl = max(LEAST_KL, NOISE_FACTOR * end_to_end.kl_noise)
+    most_split = max(LEAST_LOGIT_NOISE, NOISE_FACTOR * end_to_end.logit_noise)
     return (
         Gate(
             name="faster end to end",
@@ -156,11 +194,30 @@ def decide_build(end_to_end: EndToEnd) -> tuple[Gate, ...]:
             bound="not shown below 0.99",
             passed=end_to_end.prefill_speedup_interval.high >= 0.99,
         ),
+        *_live_gate(end_to_end),
+        Gate(
+            name="peak memory",
+            figure=_memory_ratio(end_to_end),
+            bound=f"at most {MOST_MEMORY_RATIO:g} of eager's",
+            passed=_memory_ratio(end_to_end) <= MOST_MEMORY_RATIO,
+        ),
         Gate(
             name="KL divergence",
-            figure=end_to_end.kl_divergence,
-            bound="< 1e-4 over >= 2000 positions",
-            passed=end_to_end.kl_divergence < 1e-4 and end_to_end.positions >= 2000,
+            figure=max(end_to_end.kl_divergence, end_to_end.kl_of_long),
+            bound=f"< {most_kl:.1e} over >= 2000 positions, and behind a long context",
+            passed=max(end_to_end.kl_divergence, end_to_end.kl_of_long) < most_kl and end_to_end.positions >= 2000,
+        ),
+        Gate(
+            name="log probability of fixed prompts",
+            figure=end_to_end.logprob_drift,
+            bound=f"drift < {MOST_LOGPROB_DRIFT:g} nats",
+            passed=end_to_end.logprob_drift < MOST_LOGPROB_DRIFT,
+        ),
+        Gate(
+            name="rows owe nothing to rows beside them",
+            figure=end_to_end.row_split_difference,
+            bound=f"logits move <= {most_split:.1e} with the batch",
+            passed=end_to_end.row_split_difference <= most_split,
         ),
         Gate(
             name="greedy agreement beyond noise",
@@ -175,3 +232,19 @@ def decide_build(end_to_end: EndToEnd) -> tuple[Gate, ...]:
             passed=bool(end_to_end.hits) and min(end_to_end.hits.values()) > 0,
         ),
     )
+
+
+def _live_gate(end_to_end: EndToEnd) -> tuple[Gate, ...]:
+    """Of a build that would replace another."""
+    if end_to_end.over_current is None:
+        return ()
+    low = end_to_end.over_current.low
+    return (Gate(name="faster than the live build", figure=low, bound="interval above 1.0", passed=low > 1.0),)
+
+
+def _memory_ratio(end_to_end: EndToEnd) -> float:
+    """Of the build's process to eager's; 1 where none was recorded."""
+    bytes_of = end_to_end.peak_memory_bytes
+    if PathName.BUILD not in bytes_of or not bytes_of.get(PathName.EAGER):
+        return 1.0
+    return bytes_of[PathName.BUILD] / bytes_of[PathName.EAGER]

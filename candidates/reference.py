@@ -1,5 +1,6 @@
 """The reference of a task: run in its working types (what PyTorch gives) and in float64 (the oracle)."""
 
+import ast
 import re
 from collections.abc import Callable, Mapping
 
@@ -13,17 +14,53 @@ _WORKING_FLOATS = re.compile(r"\btorch\.(float32|float16|bfloat16|half|float)\b"
 _CASTS = re.compile(r"\.(float|half|bfloat16)\(\)")
 
 
-def load_reference(source: str) -> Reference:
+_MAKERS = frozenset(
+    (
+        *(
+            "arange",
+            "empty",
+            "eye",
+            "full",
+            "linspace",
+            "logspace",
+            "ones",
+            "rand",
+            "randint",
+            "randn",
+            "scalar_tensor",
+        ),
+        *("tensor", "tril_indices", "triu_indices", "zeros"),
+    )
+)
+
+
+def load_reference(source: str, device: torch.device | None = None) -> Reference:
     """The function `reference` that `source` defines. Raises ValueError when it defines none.
 
-    The source is trusted: it comes from extraction or from the user's own task file, never from an agent.
+    The source is trusted: it comes from extraction or from the user's own task file, never from an agent. It says not
+    where tensors are that it makes itself: on `device`, where one is given.
     """
-    namespace: dict[str, object] = {"torch": torch}
-    exec(compile(source, "<reference>", "exec"), namespace)
+    namespace: dict[str, object] = {"torch": torch, "_device": device}
+    tree = ast.parse(source)
+    if device is not None:
+        tree = ast.fix_missing_locations(_Placing().visit(tree))
+    exec(compile(tree, "<reference>", "exec"), namespace)
     reference = namespace.get("reference")
     if not callable(reference):
         raise ValueError("the reference source defines no function `reference`")
     return reference
+
+
+class _Placing(ast.NodeTransformer):
+    """Gives `torch.arange(…)` and its like the device that they do not name."""
+
+    def visit_Call(self, node: ast.Call) -> ast.Call:
+        self.generic_visit(node)
+        match node.func:
+            case ast.Attribute(value=ast.Name(id="torch"), attr=name) if name in _MAKERS:
+                if all(keyword.arg != "device" for keyword in node.keywords):
+                    node.keywords.append(ast.keyword(arg="device", value=ast.Name(id="_device", ctx=ast.Load())))
+        return node
 
 
 def run_reference(task: KernelTask, inputs: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

@@ -53,8 +53,18 @@ class RunRequest(Request):
     """GPUs that kernels are written for; empty: for this machine."""
     gpu: str | None = None
     """Fingerprint of the GPU that they are measured on; None: they wait for one."""
+    counters: str | None = None
+    """Absolute path of what a live build counted: ops that it serves are tuned for the shapes there."""
+    counters_digest: str | None = None
     approve_automatically: bool = False
     """The user's setting that lets a build which passed every gate go live without a person's command."""
+
+
+class PromoteRequest(RunRequest):
+    """Kernels that won elsewhere, on the model and the traffic of an earlier run."""
+
+    base_run: str
+    task_ids: tuple[str, ...] = Field(min_length=1)
 
 
 class TuneRequest(Request):
@@ -92,6 +102,8 @@ def expected_search_s(search_s: float, searches: int = 1) -> float:
 
 def expected_seconds(request: RunRequest) -> dict[Stage, float]:
     """What each stage of an embedded run takes, roughly; only for the display of time left."""
+    if isinstance(request, PromoteRequest):
+        return {Stage.BUILD: 5.0, Stage.END_TO_END: 60.0 + request.end_to_end_s + request.compile_s}
     return {
         Stage.DEVICE: 10.0,
         Stage.REPLAY: 10.0,
@@ -143,6 +155,33 @@ class BuildRecord(Record):
     path: str
     task_ids: tuple[str, ...]
     """Of the kernels in it."""
+
+
+class LiveCheck(Record):
+    """What became of one kernel of the live build in a run."""
+
+    candidate_id: str
+    op: str
+    task_id: str | None
+    """The run's task at its place; None: it has none."""
+    stays: bool
+    is_beaten: bool = False
+    """The run has a faster one."""
+    reason: str
+
+
+LIVE_CHECKS = "live_checks"
+"""Name of the stage that LiveChecks are recorded under."""
+
+
+class LiveChecks(Record):
+    build_id: str
+    kernels: tuple[LiveCheck, ...]
+
+    @property
+    def some_fail(self) -> bool:
+        """A build without them is due, faster or not."""
+        return any(not kernel.stays and not kernel.is_beaten for kernel in self.kernels)
 
 
 BUILD_FAILURE = "build_failure"
@@ -218,6 +257,8 @@ class RunReport(Record):
     rank_correlation: dict[str, float]
     hot_ops: tuple[OpReport, ...]
     build: BuildReport | None
+    live: LiveChecks | None = None
+    """Of the build that was live when the run shipped; None: there was none."""
     end_to_end: EndToEnd | None
     spend_usd: float
     """What model calls cost; those whose bill is unknown at the most that they can have cost."""

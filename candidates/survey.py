@@ -30,9 +30,11 @@ def survey_hot_ops(
     keep: int,
     ceilings_of: Callable[[int], DeviceCeilings],
     put_task: Callable[[KernelTask], None],
+    recount: Callable[[KernelTask], KernelTask] = lambda task: task,
     tell: Callable[[str], None],
 ) -> Ranking:
-    """`keep` public workloads a task; `ceilings_of` by number of threads; every task goes to `put_task`.
+    """`keep` public workloads a task; `ceilings_of` by number of threads; every task goes to `put_task`, with the
+    workloads that `recount` gives it.
 
     With `architectures` tasks are for those GPUs, measured on `gpu`, and ranked all the same by what this device takes.
     """
@@ -49,14 +51,20 @@ def survey_hot_ops(
         measured = measure_sites(module, captured, passes, threads=threads.threads)
     parts, times = split_phases(captured, measured)
     tell(f"extracting tasks from {len(parts)} sites")
-    extracted = {
-        op: found.aimed_at(architectures, gpu) if isinstance(found, KernelTask) and architectures else found
-        for op, found in _extract(module, parts, times, device_id, threads.threads, keep).items()
-    }
+
+    def aimed(task: KernelTask) -> KernelTask:
+        counted = recount(task)
+        return counted.aimed_at(architectures, gpu) if architectures else counted
+
+    seen = _extract(module, parts, times, device_id, threads.threads, keep)
+    extracted = {op: aimed(found) if isinstance(found, KernelTask) else found for op, found in seen.items()}
     for task in extracted.values():
         if isinstance(task, KernelTask):
             put_task(task)
-    hot_ops = describe_hot_ops(parts, times, extracted, lambda task, workload: floor_us(task, workload, ceilings))
+    # Times are known of the shapes that the replay saw.
+    described = describe_hot_ops(parts, times, seen, lambda task, workload: floor_us(task, workload, ceilings))
+    ids = {op: task.id for op, task in extracted.items() if isinstance(task, KernelTask)}
+    hot_ops = tuple(hot_op.model_copy(update={"task_id": ids.get(hot_op.op)}) for hot_op in described)
     covered = coverage(hot_ops)
     tell(f"hot ops cover {covered:.1%} of device time; hottest {', '.join(op.op for op in hot_ops[:3])}")
     return Ranking(

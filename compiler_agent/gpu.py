@@ -4,11 +4,11 @@ import functools
 import subprocess
 from collections.abc import Sequence
 
-from candidates.benchmark.exclusive import building_slot, exclusive_slot
+from candidates.benchmark.exclusive import building_slot
 from candidates.ceilings import fingerprint_device, raise_ceilings
 from candidates.device import DeviceCeilings, DeviceFingerprint, Gpu
 from candidates.dispatch import measure_dispatch_us
-from candidates.gpu_fingerprint import gpu_lock_file
+from candidates.gpu_fingerprint import gpu_slot
 from candidates.ledger.ledger import Ledger
 from compiler_agent.gpu_check.children import run_child
 from compiler_agent.gpu_check.results import CeilingsAnswer, CeilingsJob, FactsAnswer, FactsJob, GpuCeilings
@@ -78,7 +78,7 @@ def measure_gpu_ceilings_again(uuid: str, known: DeviceCeilings) -> DeviceCeilin
 
 
 def _measure(uuid: str) -> GpuCeilings:
-    with building_slot(), exclusive_slot(gpu_lock_file(uuid)):
+    with building_slot(), gpu_slot(uuid):
         return _read_ceilings(uuid)
 
 

@@ -24,7 +24,7 @@ from temporalio.exceptions import ApplicationError
 from candidates.ceilings import fingerprint_device
 from candidates.exam import ExamRequest
 from candidates.ledger.ledger import AnyReport, AnyRequest, Ledger
-from candidates.run import RunRequest, Stage, TuneRequest, expected_search_s, expected_seconds
+from candidates.run import PromoteRequest, RunRequest, Stage, TuneRequest, expected_search_s, expected_seconds
 from compiler_agent.child_processes import start_child, stop_child
 from compiler_agent.outcome import UserFault
 from compiler_agent.progress import ProgressDisplay
@@ -33,7 +33,8 @@ from compiler_agent.temporal_server import temporal_server
 from compiler_agent.worker import connect
 from workflows import queues
 from workflows.model_exam import ModelExam
-from workflows.payloads import ExamInput, RunInput, SearchInput
+from workflows.payloads import ExamInput, RunInput, SearchInput, ShipInput
+from workflows.promote_kernels import PromoteKernels
 from workflows.retries import USER_FAULTS
 from workflows.tune_task import TuneTask
 from workflows.tuning_run import TuningRun
@@ -82,6 +83,8 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
 
 def _kind(request: AnyRequest) -> _Kind:
     match request:
+        case PromoteRequest():
+            return _Kind(word="promote", workflow=PromoteKernels.__name__, expected_s=expected_seconds(request))
         case RunRequest():
             return _Kind(word="run", workflow=TuningRun.__name__, expected_s=expected_seconds(request))
         case TuneRequest():
@@ -92,8 +95,10 @@ def _kind(request: AnyRequest) -> _Kind:
             return _Kind(word="exam", workflow=ModelExam.__name__, expected_s=expected_s)
 
 
-def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | SearchInput | ExamInput:
+def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | ShipInput | SearchInput | ExamInput:
     match request:
+        case PromoteRequest():
+            return ShipInput(run_id=run_id, device_id=device_id)
         case RunRequest():
             return RunInput(run_id=run_id, device_id=device_id)
         case TuneRequest():
@@ -130,7 +135,7 @@ async def _follow(
     settings: Settings,
     ledger: Ledger,
     kind: _Kind,
-    run: RunInput | SearchInput | ExamInput,
+    run: RunInput | ShipInput | SearchInput | ExamInput,
     console: Console,
     address: str,
     workers: tuple[subprocess.Popen[bytes], ...],

@@ -3,10 +3,12 @@
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from candidates.builder import CompilerUnavailable
 from candidates.judge.sanitizers import check_sanitizers
+from candidates.judge.watcher import compute_sanitizer, has_program, ncu
 from candidates.languages.cuda_toolkit import find_toolkit
 from compiler_agent.gpu import find_gpu
 from compiler_agent.models.endpoints import Endpoint, find_endpoint, read_endpoints, read_key
@@ -40,6 +42,7 @@ def examine_machine(settings: Settings) -> tuple[Finding, ...]:
         _examine_temporal(settings),
         _examine_disk(settings),
         _examine_gpu(settings),
+        *_examine_watchers(settings),
         _examine_cuda_compiler(),
         _examine_docker(settings),
         *_examine_models(settings),
@@ -167,6 +170,20 @@ def _examine_gpu(settings: Settings) -> Finding:
         detail=detail,
         fix="install the vendor's driver; then compiler-agent gpu-check tries the GPU",
     )
+
+
+def _examine_watchers(settings: Settings) -> Iterator[Finding]:
+    """Of a GPU that was named."""
+    if settings.gpu_uuid is None:
+        return
+    try:
+        sandbox = make_gpu_bench(settings, find_gpu(settings.gpu_uuid)).sandbox
+        for program in (compute_sanitizer(), ncu()):
+            is_there = has_program(sandbox, program)
+            detail = "the sandbox shows it" if is_there else "the sandbox shows none"
+            yield Finding(name=program.name, is_there=is_there, is_needed=False, detail=detail, fix=program.advice)
+    except (UserFault, SandboxError):
+        return  # which the finding on the GPU says
 
 
 def _examine_cuda_compiler() -> Finding:

@@ -13,6 +13,7 @@ from compiler_agent.commands import (
     builds,
     compiler_report,
     doctor,
+    export,
     gpu_check,
     hot_ops,
     judge,
@@ -20,8 +21,10 @@ from compiler_agent.commands import (
     models,
     pr,
     problems,
+    promote,
     rank,
     replay,
+    retract,
     run,
     sandbox,
     task,
@@ -53,8 +56,11 @@ app.command("bench")(bench.bench)
 app.command("waiting")(waiting.waiting)
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
+builds.app.command("export")(export.export)
 app.add_typer(builds.app, name="builds")
 app.add_typer(pr.app, name="pr")
+app.command("promote")(promote.promote)
+app.command("retract")(retract.retract)
 models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")

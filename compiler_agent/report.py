@@ -118,3 +118,6 @@ def _print_end_to_end(report: RunReport, console: Console) -> None:
         f"{figures.positions} positions, greedy agreement {figures.greedy_agreement:.2%} of {figures.greedy_positions}",
         highlight=False,
     )
+    if figures.over_current is not None:
+        low, high = figures.over_current
+        console.print(f"{low:.2f}-{high:.2f}x of the live build {(figures.current_build or '')[:12]}", highlight=False)

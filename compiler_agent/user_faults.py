@@ -7,6 +7,7 @@ from sqlalchemy.exc import DatabaseError
 from candidates.benchmark.pairing import MachineTooBusy
 from candidates.forge import ForgeBusy, ForgeRefused
 from candidates.problems.problem import ProblemError
+from candidates.serving_build.counted_traffic import CountersUnreadable
 from compiler_agent.models.completion import ModelRejectedRequest, ModelUnavailable
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import read_settings
@@ -17,7 +18,7 @@ from traces.served_model import ModelError
 
 _USER_FAULTS = (
     *(UserFault, TraceError, ProblemError, ModelError, ModelRejectedRequest, ModelUnavailable),
-    *(SandboxUnavailable, TemporalUnavailable, MachineTooBusy, ForgeRefused, ForgeBusy),
+    *(SandboxUnavailable, TemporalUnavailable, MachineTooBusy, CountersUnreadable, ForgeRefused, ForgeBusy),
 )
 
 _LEDGER_FAULTS = ("disk is full", "readonly database", "not a database", "unable to open", "is locked")

@@ -10,19 +10,23 @@ from pathlib import Path
 
 from candidates.agent import KernelAgent
 from candidates.benchmark.baseline import BaselinePool
-from candidates.benchmark.benchmark import Benchmark
+from candidates.benchmark.benchmark import Benchmark, LiveKernel
 from candidates.benchmark.exclusive import measuring_core
 from candidates.benchmark.gpu_track import GpuTrack
 from candidates.benchmark.track import CpuTrack
 from candidates.builder import Builder
-from candidates.candidate import LanguageName
+from candidates.candidate import Candidate, LanguageName
 from candidates.ceilings import fingerprint_device
 from candidates.compiler_report import CompilerReporter
 from candidates.compiler_reports import CompilerReports
 from candidates.device import Gpu
 from candidates.forge import Forge
+from candidates.gpu_counters import WorkloadCounters
+from candidates.gpu_profiler import GpuProfiler
+from candidates.judge.gpu_sanitizers import GpuSanitizers
 from candidates.judge.judge import GpuBench, Judge
 from candidates.judge.sanitizers import Sanitizers
+from candidates.judge.sanitizers_by_language import SanitizersByLanguage
 from candidates.language import KernelLanguage, language_for
 from candidates.languages.cpp import CppLanguage
 from candidates.languages.cuda import CudaLanguage
@@ -32,9 +36,16 @@ from candidates.ledger.cards import Cards
 from candidates.ledger.known_device import known_device_facts
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.past_winners import past_winners
+from candidates.ledger.retractions import Retractions
 from candidates.pull_requests.desk import PullRequestDesk, hold_lock
 from candidates.record import digest_of
 from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.live import entry_at, live_kernel, read_live
+from candidates.serving_build.target import ServingTarget
+from candidates.serving_build.targets.flashinfer_trace import FlashinferTrace
+from candidates.serving_build.targets.hf_kernels import HfKernels
+from candidates.serving_build.targets.sglang import Sglang
+from candidates.serving_build.targets.vllm import Vllm
 from candidates.task import KernelTask
 from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
@@ -54,6 +65,7 @@ from kernel_sandbox.docker_sandbox import DockerSandbox
 from kernel_sandbox.gpu_nodes import gpu_nodes
 from kernel_sandbox.sandbox import Sandbox
 from workflows import queues
+from workflows.activities.live import LiveActivities
 from workflows.activities.pull_requests import PullRequestActivities
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
 from workflows.activities.ship import DeviceShipActivities, ShipActivities
@@ -72,6 +84,14 @@ REPORTERS: Mapping[LanguageName, CompilerReporter] = {
     LanguageName.TRITON: _TRITON,
 }
 """Languages whose compiler says what it made of a candidate."""
+
+TARGETS: Mapping[str, ServingTarget] = {
+    "hf-kernels": HfKernels(),
+    "flashinfer-trace": FlashinferTrace(),
+    "vllm": Vllm(),
+    "sglang": Sglang(),
+}
+"""Where a build's kernels can be exported to."""
 
 ARTIFACTS = "artifacts"
 """Of the cache folder: what builds left, where their compilers are known by version."""
@@ -179,9 +199,13 @@ class Workbench:
     sandbox: Sandbox
     builder: Builder
     judge: Judge
-    sanitizers: Sanitizers
+    sanitizers: SanitizersByLanguage
     benchmark: Callable[[KernelTask], Benchmark | None]
     """None: nothing here times kernels for the task's device."""
+    live: Callable[[KernelTask], LiveKernel | None]
+    """What the live build has for it, if it is for this hardware."""
+    count: Callable[[KernelTask, Candidate, bytes], WorkloadCounters | None]
+    """Counters of a GPU; None where there is none, or ncu may not read them."""
 
 
 @contextmanager
@@ -207,14 +231,31 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
                 measure_again=functools.partial(measure_gpu_ceilings_again, bench.gpu.uuid),
             )
 
+        def live(task: KernelTask) -> LiveKernel | None:
+            build = read_live(BuildStore(settings.home), fingerprint_device())
+            entry = None if build is None else entry_at(build, task)
+            if build is None or entry is None or Retractions(ledger).of(entry.id) is not None:
+                return None
+            return live_kernel(build, entry, ledger.candidate(entry.id))
+
+        def count(task: KernelTask, candidate: Candidate, artifact: bytes) -> WorkloadCounters | None:
+            if bench is None or not bench.gpu.serves(task):
+                return None
+            counted = GpuProfiler(bench).count(task, candidate, artifact)
+            return counted if isinstance(counted, WorkloadCounters) else None
+
         yield Workbench(
             ledger=ledger,
             blobs=BlobStore(settings.blobs),
             sandbox=sandbox,
             builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1, cache_folder=settings.cache / ARTIFACTS),
             judge=Judge(sandbox, core=measuring_core(), gpu=bench, cache_folder=settings.cache),
-            sanitizers=Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]),
+            sanitizers=SanitizersByLanguage(
+                Sanitizers(sandbox, LANGUAGES[LanguageName.CPP]), None if bench is None else GpuSanitizers(bench)
+            ),
             benchmark=benchmark,
+            live=live,
+            count=count,
         )
 
 
@@ -272,8 +313,9 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                 case queues.SHIP:
                     ship = ShipActivities(ledger, blobs, settings.home, device)
                     requests = PullRequestActivities(ledger, functools.partial(open_desk, settings, ledger))
-                    activities = [ship.assemble_build, ship.conclude_run, requests.propose_pull_requests]
-                    services.append(QueueService(queue=name, activities=activities, parallel=1))
+                    shipping = [ship.gather_wins, ship.assemble_build, ship.conclude_run]
+                    shipping.append(requests.propose_pull_requests)
+                    services.append(QueueService(queue=name, activities=shipping, parallel=1))
                 case "gpu":
                     services.append(_gpu_service(stack.enter_context(open_workbench(settings)), settings))
                 case _:
@@ -284,13 +326,19 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
         yield services
 
 
+def _search_activities(bench: Workbench) -> DeviceSearchActivities:
+    return DeviceSearchActivities(
+        bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark, bench.live, bench.count
+    )
+
+
 def _gpu_service(bench: Workbench, settings: Settings) -> QueueService:
     """Raises UserFault where no GPU is named."""
     if settings.gpu_uuid is None:
         raise UserFault("a worker of the queue gpu needs a GPU: set COMPILER_AGENT_GPU to its UUID (nvidia-smi -L)")
     device = identify_gpu(settings.gpu_uuid)
     bench.ledger.put_device(device)
-    search = DeviceSearchActivities(bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark)
+    search = _search_activities(bench)
     return QueueService(
         queue=queues.device_queue(device.id), activities=[search.evaluate_generation, search.settle_winner], parallel=1
     )
@@ -298,7 +346,8 @@ def _gpu_service(bench: Workbench, settings: Settings) -> QueueService:
 
 def _device_service(bench: Workbench, settings: Settings, device_id: str) -> QueueService:
     survey = SurveyActivities(bench.ledger, settings.home, settings.cache)
-    search = DeviceSearchActivities(bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark)
+    search = _search_activities(bench)
+    live = LiveActivities(bench.ledger, bench.blobs, settings.home, fingerprint_device(), bench.judge, bench.benchmark)
     ship = DeviceShipActivities(bench.ledger, bench.sandbox, settings.home)
     return QueueService(
         queue=queues.device_queue(device_id),
@@ -307,6 +356,7 @@ def _device_service(bench: Workbench, settings: Settings, device_id: str) -> Que
             survey.rank_hot_ops,
             search.evaluate_generation,
             search.settle_winner,
+            live.check_live,
             ship.gate_build,
         ],
         parallel=1,

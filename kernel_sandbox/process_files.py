@@ -1,4 +1,4 @@
-"""What /proc says of one process: its threads, whether they run, how often they were preempted."""
+"""What /proc says of one process: its threads, whether they run."""
 
 import contextlib
 import os
@@ -18,11 +18,6 @@ def is_stopped(pid: int) -> bool:
 
 def _state(stat: bytes) -> bytes:
     return stat.rpartition(b") ")[2][:1]
-
-
-def involuntary_switches(status: bytes) -> int:
-    count = status.rpartition(b"nonvoluntary_ctxt_switches:")[2].strip()
-    return int(count) if count else 0
 
 
 def threads(pid: int) -> list[str]:

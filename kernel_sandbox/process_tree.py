@@ -13,7 +13,6 @@ from kernel_sandbox.ending import Cause, Evidence, read_ending
 from kernel_sandbox.launched import LaunchedProgram
 from kernel_sandbox.process_files import (
     STOPPED,
-    involuntary_switches,
     is_stopped,
     read_again,
     read_path,
@@ -52,7 +51,6 @@ class ProcessTree:
         self._root_fd = os.pidfd_open(root_pid)
         # Kept open: most programs are one thread, which is then stopped or counted in a few microseconds.
         self._root_stat_fd = os.open(f"/proc/{root_pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        self._root_status_fd = os.open(f"/proc/{root_pid}/status", os.O_RDONLY | os.O_CLOEXEC)
         self._root_children_fd = os.open(f"/proc/{root_pid}/task/{root_pid}/children", os.O_RDONLY | os.O_CLOEXEC)
         self._log_fd = log_fd
         self._limits = limits
@@ -96,12 +94,6 @@ class ProcessTree:
         for pid in self._frozen_children:
             signal_process(pid, signal.SIGCONT)
         self._frozen_children = []
-
-    def involuntary_switches(self) -> int:
-        if self._only_threads_state() is not None:
-            return involuntary_switches(read_again(self._root_status_fd))
-        paths = (f"/proc/{pid}/task/{thread}/status" for pid in self._pids() for thread in threads(pid))
-        return sum(involuntary_switches(read_path(path)) for path in paths)
 
     def cpu_time_ns(self) -> int:
         """Of process 1 alone; where the program may start others, they are not in it."""
@@ -190,7 +182,7 @@ class ProcessTree:
     def _reap(self) -> Finished | SandboxError:
         for descriptor in (
             *(self._root_fd, self._log_fd),
-            *(self._root_stat_fd, self._root_status_fd, self._root_children_fd),
+            *(self._root_stat_fd, self._root_children_fd),
         ):
             os.close(descriptor)
         log = self._log.decode(errors="replace")

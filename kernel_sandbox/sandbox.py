@@ -73,10 +73,6 @@ class SandboxedProcess(Protocol):
 
     def thaw(self) -> None: ...
 
-    def involuntary_switches(self) -> int:
-        """How often the program was preempted so far."""
-        ...
-
     def cpu_time_ns(self) -> int:
         """What all threads of the program have run so far, by the kernel's account; 0 once it has ended."""
         ...

@@ -21,9 +21,6 @@ class StartedProcess:
     def thaw(self) -> None:
         self._tree.thaw()
 
-    def involuntary_switches(self) -> int:
-        return self._tree.involuntary_switches()
-
     def cpu_time_ns(self) -> int:
         return self._tree.cpu_time_ns()
 

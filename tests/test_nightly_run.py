@@ -100,3 +100,16 @@ def test_the_build_is_not_live_before_someone_approves(environment, report):
             [*program, command, *arguments, "--json"], capture_output=True, env=environment, check=True
         )
         assert json.loads(finished.stdout)["build_id"] == live
+
+
+@pytest.mark.slow
+def test_a_kernel_that_won_is_promoted_by_hand(home, environment, report):
+    ledger = Ledger(f"sqlite:///{home / 'ledger.sqlite'}")
+    won = [decision.task_id for decision in ledger.promotions(report["run_id"]) if decision.is_promoted]
+    program = (sys.executable, "-m", "compiler_agent", "promote", "--json", won[0][:16])
+    finished = subprocess.run(program, capture_output=True, timeout=PATIENCE_S, env=environment, check=False)
+    assert finished.returncode in (0, 1), finished.stderr.decode()
+    promoted = json.loads(finished.stdout)
+    assert promoted["run_id"].startswith("promote-")
+    assert promoted["build"]["kernels"] == 1
+    assert {gate["name"] for gate in promoted["build"]["gates"]} >= {"faster end to end", "KL divergence"}

@@ -1,6 +1,7 @@
-"""ShipWinner: winners into a serving build, the build through its end-to-end gate, live only if approved, and proposed.
+"""ShipWinner: winners, and what of the live build still holds, into a build; through its gate; live if approved.
 
-Whether pull requests are opened is the ship worker's setting: the last activity does nothing where it is off.
+Then it is proposed: whether pull requests are opened is the ship worker's setting, and the last activity does nothing
+where it is off.
 """
 
 from datetime import timedelta
@@ -19,6 +20,15 @@ with workflow.unsafe.imports_passed_through():
 class ShipWinner:
     @workflow.run
     async def run(self, ship: ShipInput) -> ShippedBuild:
+        if workflow.patched("check-live"):
+            await workflow.execute_activity(
+                "check_live",
+                ship,
+                task_queue=queues.device_queue(ship.device_id),
+                start_to_close_timeout=timedelta(minutes=30),
+                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                retry_policy=RETRY,
+            )
         build: ShippedBuild = await workflow.execute_activity(
             "assemble_build",
             ship,

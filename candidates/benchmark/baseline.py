@@ -3,6 +3,7 @@
 import contextlib
 import itertools
 import os
+import select
 import subprocess
 import sys
 import time
@@ -46,6 +47,8 @@ ALLOCATOR_OF = {
     Baseline.FUSED: Allocator.KEEPING,
     Baseline.COMPILE: Allocator.KEEPING,
 }
+ENDING_LIMIT_S, REPLY_LIMIT_S = 10.0, 600.0
+"""torch.compile may take minutes."""
 PROGRAM = (sys.executable, "-m", "candidates.benchmark.baseline_process")
 
 _CPU_CLOCK_OF_PROCESS = 2  # CPUCLOCK_SCHED, from linux/posix-timers.h: the clock id holds the inverted pid above it
@@ -60,6 +63,8 @@ _ALLOCATOR_ENVIRONMENT = {
 class _ProcessKey:
     allocator: Allocator
     threads: int
+    is_compiled: bool = False
+    """On a GPU, where code that a compiler wrote may fault: the device is then lost to its process."""
 
 
 class BaselineProcess:
@@ -78,6 +83,8 @@ class BaselineProcess:
         )
         os.close(requests)
         os.close(replies)
+        self._poll = select.poll()
+        self._poll.register(self._replies, select.POLLIN)
 
     def send(self, command: Command, content: object) -> None:
         """Raises BaselineFailed with PyTorch's message, or when the process is gone."""
@@ -86,6 +93,8 @@ class BaselineProcess:
             body = memoryview(pickled(content))
             while body:
                 body = body[os.write(self._requests, body) :]
+            if not self._poll.poll(REPLY_LIMIT_S * 1000):
+                raise self._hung()
             if read_exactly(self._replies, 1) != DONE:
                 raise BaselineFailed(str(read_pickled(self._replies)))
         except (EOFError, BrokenPipeError) as error:
@@ -96,16 +105,15 @@ class BaselineProcess:
         try:
             began_ns = time.perf_counter_ns()
             os.write(self._requests, message)
-            reply = os.read(self._replies, 1)
+            is_answered = self._poll.poll(REPLY_LIMIT_S * 1000)
             elapsed_ns = time.perf_counter_ns() - began_ns
         except BrokenPipeError as error:
             raise self._ended() from error
-        if reply != DONE:
+        if not is_answered:
+            raise self._hung()
+        if os.read(self._replies, 1) != DONE:
             raise self._ended()
         return elapsed_ns
-
-    def involuntary_switches(self) -> int:
-        return involuntary_switches(self._process.pid)
 
     def cpu_time_ns(self) -> int:
         return time.clock_gettime_ns(~self._process.pid << 3 | _CPU_CLOCK_OF_PROCESS)
@@ -117,9 +125,23 @@ class BaselineProcess:
         self._process.kill()
         self._process.wait()
 
-    def _ended(self) -> BaselineFailed:
-        code = self._process.wait(timeout=10)
-        return BaselineFailed(f"a PyTorch process ended with {code}; its messages are on standard error")
+    @property
+    def has_ended(self) -> bool:
+        return self._process.returncode is not None
+
+    def _ended(self, what: str = "ended") -> BaselineFailed:
+        """The process is gone when this returns; so are all of its sessions."""
+        try:
+            code = self._process.wait(timeout=ENDING_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            code = None
+        self.close()
+        return BaselineFailed(f"a PyTorch process {what} ({code}); its messages are on standard error")
+
+    def _hung(self) -> BaselineFailed:
+        """As a process may whose device is lost."""
+        self._process.kill()
+        return self._ended(f"gave no answer in {REPLY_LIMIT_S:g} s")
 
 
 class BaselineRunner:
@@ -150,6 +172,9 @@ class BaselineRunner:
     def take_in(self) -> None:
         """PyTorch reads the arena itself."""
 
+    def rehearse(self, first: int, count: int) -> None:
+        """`lay_out` has run the reference."""
+
     def collect(self) -> None:
         """PyTorch's outputs are its own."""
 
@@ -159,22 +184,20 @@ class BaselineRunner:
     def thaw(self) -> None:
         pass
 
-    def involuntary_switches(self) -> int:
-        return self._process.involuntary_switches()
-
     def cpu_time_ns(self) -> int:
         return self._process.cpu_time_ns()
 
     def close(self) -> None:
         """Ends the session; the process stays with its pool."""
-        self._process.send(Command.CLOSE, self._session)
+        if not self._process.has_ended:
+            self._process.send(Command.CLOSE, self._session)
 
 
 class DeviceBaselineRunner(BaselineRunner):
     """In a process on a GPU: PyTorch on copies of the arena; a DeviceProcess of gpu_track.py."""
 
     def run_timed(self, first: int, count: int, how: Run) -> Timed:
-        return Timed(wall_ns=self._process.run(self._session, first, count, how), told_ns=0)
+        return Timed(wall_ns=self._process.run(self._session, first, count, how), told_ns=None)
 
     def capture(self, first: int, count: int, how: Run) -> None:
         """Raises BaselineFailed where no graph can hold it."""
@@ -202,7 +225,10 @@ class BaselinePool:
     ) -> BaselineRunner:
         """`core`: the whole process is pinned there, None: all cores. Raises BaselineFailed."""
         reference = self._fuse(task) if baseline is Baseline.FUSED else task.reference
-        key = _ProcessKey(ALLOCATOR_OF[baseline], threads)
+        is_compiled = baseline is Baseline.COMPILE
+        key = _ProcessKey(ALLOCATOR_OF[baseline], threads, is_compiled and self._gpu is not None)
+        if key in self._processes and self._processes[key].has_ended:
+            del self._processes[key]
         if key not in self._processes:
             self._processes[key] = BaselineProcess(
                 key.allocator, threads, self._compile_cache, self._program, self._gpu
@@ -219,7 +245,7 @@ class BaselinePool:
                 segment_paths={
                     segment: f"/proc/{os.getpid()}/fd/{descriptor}" for segment, descriptor in arena.descriptors.items()
                 },
-                is_compiled=baseline is Baseline.COMPILE,
+                is_compiled=is_compiled,
             ),
         )
         runner = BaselineRunner if self._gpu is None else DeviceBaselineRunner
@@ -243,15 +269,6 @@ class BaselinePool:
 
     def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def involuntary_switches(pid: int) -> int:
-    """Of all threads of a process so far."""
-    total = 0
-    for status in Path(f"/proc/{pid}/task").glob("*/status"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            total += int(status.read_text().rsplit("nonvoluntary_ctxt_switches:", 1)[1])
-    return total
 
 
 def _environment(allocator: Allocator, threads: int, compile_cache: Path) -> dict[str, str]:

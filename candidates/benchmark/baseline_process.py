@@ -14,7 +14,6 @@ import warnings
 from collections.abc import Callable
 
 import torch
-from torch._dynamo.exc import TorchDynamoException
 
 from candidates.benchmark.baseline_protocol import (
     DONE,
@@ -31,7 +30,7 @@ from candidates.reference import load_reference
 from candidates.task import InputRole, InputSpec, KernelTask
 from kernel_sandbox.arena import Place, Segment
 from kernel_sandbox.runners.device_slots import DeviceSlot
-from kernel_sandbox.runners.gpu_device import CaptureFailed, Device, DeviceCalls, Run, open_device
+from kernel_sandbox.runners.gpu_device import Device, DeviceCalls, DeviceFault, Run, exit_after, open_device
 
 TASKS_KEPT = 4
 """Compiled references that stay loaded; torch.compile holds some 10 MB for each."""
@@ -63,6 +62,9 @@ class Session:
         kernel = self._kernel
         for arguments in self._calls[first : first + count]:
             kernel(*arguments)
+
+    def capture(self, first: int, count: int, how: Run) -> None:
+        """There are no graphs on a CPU."""
 
     def copy_in(self) -> None:
         """Calls read the arena itself."""
@@ -98,8 +100,12 @@ class DeviceSession(Session):
         self._device_calls = DeviceCalls(self._device, self._call)
 
     def run(self, first: int, count: int, how: Run) -> None:
-        """Raises CaptureFailed, DeviceFault."""
+        """Raises DeviceFault."""
         self._device_calls.run(first, count, how, self._call)
+
+    def capture(self, first: int, count: int, how: Run) -> None:
+        """Raises CaptureFailed, DeviceFault."""
+        self._device_calls.capture(first, count, how, self._call)
 
     def copy_in(self) -> None:
         for slot in self._slots.values():
@@ -138,7 +144,9 @@ class Server:
             content = read_pickled(requests)
             try:
                 self._obey(command, content)
-            except (RuntimeError, ValueError, TypeError, OSError, TorchDynamoException, CaptureFailed):
+            except DeviceFault:
+                raise
+            except Exception:  # noqa: BLE001  (a compiler may raise anything)
                 # The owner decides what a baseline that does not run means; here only the words are known.
                 os.write(replies, FAILED + pickled(traceback.format_exc(limit=-3)))
             else:
@@ -148,7 +156,10 @@ class Server:
         match command, content:
             case Command.OPEN, Opening() as opening:
                 task = KernelTask.model_validate_json(opening.task_json)
-                kernel = self._compile(task) if opening.is_compiled else load_reference(opening.reference)
+                device = None if self._device is None else self._device.torch_device
+                kernel = (
+                    self._compile(task, device) if opening.is_compiled else load_reference(opening.reference, device)
+                )
                 segments = {segment: _map(segment, path) for segment, path in opening.segment_paths.items()}
                 if self._device is None:
                     self._sessions[opening.session] = Session(task, kernel, segments)
@@ -159,7 +170,7 @@ class Server:
             case Command.CLOSE, int() as session:
                 del self._sessions[session]
             case Command.CAPTURE, (int() as session, int() as first, int() as count, int() as how):
-                self._sessions[session].run(first, count, Run(how))
+                self._sessions[session].capture(first, count, Run(how))
             case Command.COPY_IN, int() as session:
                 self._sessions[session].copy_in()
             case Command.PIN, int() | None as core:
@@ -169,13 +180,13 @@ class Server:
             case _:
                 raise ValueError(f"{command!r} does not come with {type(content).__name__}")
 
-    def _compile(self, task: KernelTask) -> Kernel:
+    def _compile(self, task: KernelTask, device: torch.device | None) -> Kernel:
         """The compiled reference, one for each task; it is compiled when it first sees a shape."""
         if task.id not in self._compiled:
             if len(self._compiled) >= TASKS_KEPT:
                 self._compiled.clear()
                 torch._dynamo.reset()
-            self._compiled[task.id] = torch.compile(load_reference(task.reference))
+            self._compiled[task.id] = torch.compile(load_reference(task.reference, device))
         return self._compiled[task.id]
 
 
@@ -195,8 +206,11 @@ def main(open_gpu: Callable[[str], Device]) -> None:
     torch._dynamo.config.recompile_limit = 64
     torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     requests, replies, *gpu = sys.argv[1:]
-    with torch.inference_mode():
-        Server(open_gpu(gpu[0]) if gpu else None).serve(int(requests), int(replies))
+    try:
+        with torch.inference_mode():
+            Server(open_gpu(gpu[0]) if gpu else None).serve(int(requests), int(replies))
+    except DeviceFault as fault:
+        exit_after(fault)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ from candidates.device import DeviceCeilings
 from candidates.judge.defences import ALL_DEFENCES, Defences
 from candidates.judge.endings import fault_of_ending
 from candidates.judge.outputs import Fault
-from candidates.kernel_runner import RunnerEnded
+from candidates.kernel_runner import NoGraph, RunnerEnded
 from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Evidence, Reason, Rejected
@@ -268,6 +268,9 @@ def _caught(run: Callable[[], Measurement], seed: int) -> Measurement | Rejected
     except PreemptionProvoked as provoked:
         fault = Fault(reason=Reason.PROVOKED_PREEMPTION, message=str(provoked))
         log_tail = ""
+    except NoGraph as refused:
+        fault = Fault(reason=Reason.CRASHED, message=f"{refused}, though one held some of them")
+        log_tail = ""
     except RunnerEnded as ended:
         fault = fault_of_ending(ended, Reason.CRASHED)
         log_tail = ended.finished.log
@@ -297,6 +300,10 @@ def _over_processes(seen: tuple[WorkloadMeasurement, ...]) -> WorkloadMeasuremen
         update={
             "candidate_us": median([one.candidate_us for one in seen]),
             "kernel_only_us": median([one.kernel_only_us for one in seen]),
+            "device_us": median(told)
+            if (told := [one.device_us for one in seen if one.device_us is not None])
+            else None,
+            "is_graph": 2 * sum(one.is_graph for one in seen) > len(seen),
             "share_of_floor": median([one.share_of_floor for one in seen]),
             "speedup_over_best": median(speedups),
             "interval": interval,

@@ -7,7 +7,7 @@ import numpy as np
 
 from candidates.benchmark.baseline import BaselineFailed
 from candidates.benchmark.contest import Contest
-from candidates.benchmark.pairing import Sample, Side, call_times_us
+from candidates.benchmark.pairing import Sample, Sampler, Side, call_times_us
 from candidates.benchmark.statistics import median
 from candidates.measurement import Baseline
 from candidates.record import Record
@@ -44,33 +44,13 @@ def fix_best_baselines(
 def _fix_best_baseline(
     contest: Contest, workload: Workload, baselines: Sequence[Baseline], rng: np.random.Generator
 ) -> BestBaseline:
-    sides: dict[Baseline, Side] = {}
-    for baseline in baselines:
-        try:
-            sides[baseline] = contest.baseline(baseline)
-            with contest.sampler(workload, 1) as sampler:
-                sampler.lay_out(sides[baseline])
-        except BaselineFailed:
-            if baseline in _ALWAYS_THERE:
-                raise
-            sides.pop(baseline, None)
-    times_us = _time_sides(contest, workload, sides, rng)
-    return BestBaseline(best=min(times_us, key=lambda baseline: times_us[baseline]), times_us=times_us)
-
-
-def _time_sides(
-    contest: Contest, workload: Workload, sides: dict[Baseline, Side], rng: np.random.Generator
-) -> dict[Baseline, float]:
-    """Rounds in which every side takes one sample, in random order."""
+    """Rounds in which every baseline takes one sample, in random order."""
     with contest.sampler(workload, 1) as sampler:
-        estimates_us = []
-        for side in sides.values():
-            sampler.lay_out(side)
-            estimates_us.append(sampler.estimate_us(side))
+        sides = _lay_out(contest, baselines, sampler, 1)
+        estimates_us = [sampler.estimate_us(side) for side in sides.values()]
     count = contest.choose_count(workload, max(estimates_us), min(estimates_us))
     with contest.sampler(workload, count) as sampler:
-        for side in sides.values():
-            sampler.lay_out(side)
+        sides = _lay_out(contest, list(sides), sampler, count)
         samples: dict[Baseline, list[Sample]] = {baseline: [] for baseline in sides}
         deadline_s = time.monotonic() + _ROUNDS_S * len(sides)
         for turn in range(_ROUNDS):
@@ -83,4 +63,19 @@ def _time_sides(
     for baseline, taken in samples.items():
         undisturbed = [sample for sample in taken if not sample.was_preempted] or taken
         times_us[baseline] = median(call_times_us(undisturbed, count, shares_core=sampler.shares_core))
-    return times_us
+    return BestBaseline(best=min(times_us, key=lambda baseline: times_us[baseline]), times_us=times_us)
+
+
+def _lay_out(contest: Contest, baselines: Sequence[Baseline], sampler: Sampler, count: int) -> dict[Baseline, Side]:
+    """Without those that PyTorch cannot fuse, compile or hold in a graph. Raises BaselineFailed for plain eager."""
+    sides: dict[Baseline, Side] = {}
+    for baseline in baselines:
+        try:
+            side = contest.baseline(baseline)
+            side = side.called_alone() if count == 1 else side
+            sampler.lay_out(side, count)
+            sides[baseline] = side
+        except BaselineFailed:
+            if baseline in _ALWAYS_THERE:
+                raise
+    return sides

@@ -100,8 +100,8 @@ class Bout:
             self._heats[workload.name] = self._open_heat(workload)
         pairing = self._heats[workload.name].pairing
         with self._contest.sampler(workload, pairing.count) as sampler:
-            sampler.lay_out(pairing.baseline)
-            sampler.lay_out(pairing.candidate)
+            sampler.lay_out(pairing.baseline, pairing.count)
+            sampler.lay_out(pairing.candidate, pairing.count)
             pairing.take(sampler, pairs, deadline_s)
         self._refuse_impossible(workload, pairing)
         return pairing
@@ -115,11 +115,10 @@ class Bout:
         batched = self._heats[workload.name].pairing
         if batched.count == 1 or Defence.SINGLE_CALLS not in self._defences:
             return True
-        sides = batched.baseline.called_alone(), batched.candidate.called_alone()
-        single = Pairing(*sides, 1, self._rng, self._audit, self._handshake)
+        single = Pairing(batched.baseline, batched.candidate, 1, self._rng, self._audit, self._handshake)
         with self._contest.sampler(workload, batched.count) as sampler:
-            sampler.lay_out(single.baseline)
-            sampler.lay_out(single.candidate)
+            sampler.lay_out(single.baseline, 1)
+            sampler.lay_out(single.candidate, 1)
             single.take(sampler, _SINGLE_CALL_PAIRS, deadline_s)
         # What is amortised below the doubt about handshakes stays unseen.
         most_us = median_interval(single.differences_us(), _AMORTISED_CONFIDENCE).high + HANDSHAKE_DOUBT_NS / 1000
@@ -171,9 +170,9 @@ class Bout:
             candidate, candidate_us = _fastest(sampler, self._candidate)
             if self._current:
                 current, _ = _fastest(sampler, self._current)
-                sampler.lay_out(baseline)
-                sampler.lay_out(current)
                 trial = Pairing(baseline, current, sampler.largest_count, self._rng)
+                sampler.lay_out(trial.baseline, trial.count)
+                sampler.lay_out(trial.candidate, trial.count)
                 trial.take(sampler, _TRIAL_PAIRS, math.inf)
                 baselines_us[Baseline.CURRENT] = median(trial.candidate_times_us()) + current.dispatch_us
                 if median_ratio(trial.ratios()) > 1:
@@ -216,7 +215,7 @@ def _fastest(sampler: Sampler, forms: Sequence[Side]) -> tuple[Side, float]:
     times_us: dict[Side, float] = {}
     for side in forms:
         with contextlib.suppress(NoGraph):
-            sampler.lay_out(side)
+            sampler.lay_out(side, sampler.largest_count)
             times_us[side] = sampler.estimate_us(side, sampler.largest_count)
     fastest = min(times_us, key=lambda side: times_us[side] + side.dispatch_us)
     return fastest, times_us[fastest]

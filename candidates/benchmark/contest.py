@@ -19,7 +19,6 @@ from candidates.measurement import Baseline
 from candidates.task import InputRole, KernelTask, Workload
 from kernel_sandbox.arena import Arena, slot_bytes
 
-_SLOTS_BYTES = 16 << 20
 _WARM_PARAMETER_SETS, _COLD_PARAMETER_SETS = 2, 16
 
 
@@ -42,12 +41,14 @@ class Contest:
         self.parameter_sets = _count_parameter_sets(task, ceilings, track.sample_us)
         self._warm_ups = 1 if self.are_parameters_cold else self.parameter_sets
         self._track = track
-        self._private_cache_bytes = ceilings.read[-3].working_set_bytes if len(ceilings.read) > 2 else 0
+        # A device has none; its own is all that lies between it and memory.
+        own = -2 if track.is_device else -3
+        self._private_cache_bytes = ceilings.read[own].working_set_bytes if len(ceilings.read) >= -own else 0
         self._content = ContentPool(rng, is_fresh=Defence.FRESH_TIMED_CONTENT in defences)
         self._flush = track.make_flush(last_cache_bytes(ceilings)) if self.are_parameters_cold else None
         self._baselines: dict[Baseline, Side] = {}
         self._open = ExitStack()
-        arena = self._open.enter_context(_make_arena(task, self.parameter_sets, self._warm_ups))
+        arena = self._open.enter_context(_make_arena(task, self.parameter_sets, self._warm_ups, track.slots_bytes))
         self._venue = Venue(task=task, arena=arena, core=core, threads=threads, is_cold=self.are_parameters_cold)
         axes = task.workloads[0].axes
         self._parameters = place_parameters(
@@ -91,7 +92,7 @@ class Contest:
         One set is left for the warm-up call, where there are several.
         """
         slots_fit = self._private_cache_bytes // call_bytes(self.task, workload)
-        room = max(_SLOTS_BYTES // call_bytes(self.task, workload) - self._warm_ups, 1)
+        room = max(self._track.slots_bytes // call_bytes(self.task, workload) - self._warm_ups, 1)
         most = min(room, max(self.parameter_sets - 1, 1)) if self.are_parameters_cold else room
         return min(choose_count(baseline_us, candidate_us, slots_fit, self._track.sample_us), most)
 
@@ -130,9 +131,9 @@ def _count_parameter_sets(task: KernelTask, ceilings: DeviceCeilings, sample_us:
     return min(task.instances, _COLD_PARAMETER_SETS, 1 + math.ceil(sample_us / fastest_us))
 
 
-def _make_arena(task: KernelTask, parameter_sets: int, warm_ups: int) -> Arena:
+def _make_arena(task: KernelTask, parameter_sets: int, warm_ups: int, slots_bytes: int) -> Arena:
     """Room is cheap: pages that are never touched take no memory."""
     axes = task.workloads[0].axes
     parameters = sum(slot_bytes(spec.size_bytes(axes)) for spec in task.inputs_of(InputRole.PARAMETER))
-    slots = max(max(_SLOTS_BYTES, (1 + warm_ups) * call_bytes(task, workload)) for workload in task.workloads)
+    slots = max(max(slots_bytes, (1 + warm_ups) * call_bytes(task, workload)) for workload in task.workloads)
     return Arena(parameters * parameter_sets + slots, slots)

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from candidates.benchmark.baseline import BaselinePool, DeviceBaselineRunner
-from candidates.benchmark.exclusive import building_slot, exclusive_slot, pinned
+from candidates.benchmark.exclusive import building_slot, pinned
 from candidates.benchmark.pairing import CacheFlush, Side
 from candidates.benchmark.track import Venue
 from candidates.candidate import Candidate
 from candidates.device import Gpu
-from candidates.gpu_fingerprint import gpu_lock_file
+from candidates.gpu_fingerprint import gpu_slot
 from candidates.judge.python_runner import on_gpu, open_python_runner
 from candidates.judge.runner_process import Timed
 from candidates.kernel_runner import Call, KernelRunner, Prepared
@@ -39,7 +39,7 @@ class DeviceProcess(KernelRunner, Protocol):
     def run_timed(self, first: int, count: int, how: Run) -> Timed: ...
 
     def capture(self, first: int, count: int, how: Run) -> None:
-        """Untimed, so that `run_timed` of the same calls replays. Raises NoGraph, a baseline BaselineFailed."""
+        """Makes the calls once, so that `run_timed` replays them. Raises NoGraph, a baseline BaselineFailed."""
         ...
 
     def copy_in(self) -> None: ...
@@ -51,21 +51,21 @@ class DeviceRunner:
     def __init__(self, process: DeviceProcess, how: Run) -> None:
         self._process = process
         self._how = how | Run.TIMED
-        self._captured: set[tuple[int, int]] = set()
-        self._told_ns = 0
+        self._told_ns: int | None = None
 
     def prepare(self, parameter_sets: Sequence[tuple[Place, ...]]) -> Prepared:
         return self._process.prepare(parameter_sets)
 
     def lay_out(self, axes: Sequence[int], calls: Sequence[Call]) -> None:
-        """Raises NoGraph for a kernel that no graph can hold, BaselineFailed for such a baseline."""
         self._process.lay_out(axes, calls)
-        self._captured.clear()
-        self._capture(0, 1)
+
+    def rehearse(self, first: int, count: int) -> None:
+        """On what lies in the arena now: a batch that is timed has fresh content. Raises NoGraph for a kernel that no
+        graph can hold, BaselineFailed for such a baseline."""
+        if self._how & Run.GRAPH:
+            self._process.capture(first, count, self._how)
 
     def run(self, first: int, count: int) -> int:
-        if count and (first, count) not in self._captured:
-            self._capture(first, count)
         timed = self._process.run_timed(first, count, self._how)
         self._told_ns = timed.told_ns
         return timed.wall_ns
@@ -73,7 +73,7 @@ class DeviceRunner:
     def run_null(self, count: int) -> int:
         return self._process.run_timed(0, count, self._how | Run.WITHOUT_CALLS).wall_ns
 
-    def device_ns(self) -> int:
+    def device_ns(self) -> int | None:
         return self._told_ns
 
     def take_in(self) -> None:
@@ -90,21 +90,11 @@ class DeviceRunner:
     def thaw(self) -> None:
         self._process.thaw()
 
-    def involuntary_switches(self) -> int:
-        return self._process.involuntary_switches()
-
     def cpu_time_ns(self) -> int:
         return self._process.cpu_time_ns()
 
     def close(self) -> None:
         self._process.close()
-
-    def _capture(self, first: int, count: int) -> None:
-        """Which runs the calls; what they changed is copied in again."""
-        if self._how & Run.GRAPH:
-            self._process.capture(first, count, self._how)
-            self._process.copy_in()
-            self._captured.add((first, count))
 
 
 class GpuTrack:
@@ -112,6 +102,7 @@ class GpuTrack:
     sample_us = 1000.0
     """A reply takes tens of microseconds, which vary."""
     is_device = True
+    slots_bytes = 128 << 20
 
     def __init__(self, sandbox: Sandbox, gpu: Gpu, pool: BaselinePool, mode: str | None = None) -> None:
         """`sandbox` shows the GPU, and `pool` is on it. `mode` of the runners: this GPU by default."""
@@ -126,7 +117,7 @@ class GpuTrack:
     @contextmanager
     def reserve(self, threads: int) -> Iterator[int | None]:
         """This GPU alone, and as a build does: nothing is measured on the CPU meanwhile, on other GPUs it may be."""
-        with building_slot(), exclusive_slot(gpu_lock_file(self._gpu.uuid)), pinned(None):
+        with building_slot(), gpu_slot(self._gpu.uuid), pinned(None):
             yield None
 
     def make_flush(self, last_cache_bytes: int) -> CacheFlush | None:

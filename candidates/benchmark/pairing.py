@@ -116,10 +116,13 @@ class Sampler:
     def largest_count(self) -> int:
         return len(self.slots.calls) - self._warm_ups
 
-    def lay_out(self, side: Side) -> None:
+    def lay_out(self, side: Side, count: int) -> None:
+        """For samples of `count` calls."""
         side.runner.thaw()
         axes = self.slots.workload.axes
         side.runner.lay_out([axes[axis] for axis in self.slots.task.axes], self.slots.calls)
+        for first, calls in ((self.largest_count, self._warm_ups), (0, count)):
+            side.runner.rehearse(first, calls)
         side.runner.freeze()
 
     def sample(self, side: Side, count: int) -> Sample:
@@ -154,22 +157,24 @@ class Sampler:
 
     def _run_null(self, runner: KernelRunner, count: int) -> tuple[int, bool]:
         for _ in range(_NULL_TRIES):
-            null_ns, was_preempted = self._run(runner, lambda: runner.run_null(count))
+            null_ns, was_preempted = self._run(runner, lambda: runner.run_null(count), is_null=True)
             if not was_preempted:
                 break
         return null_ns, was_preempted
 
-    def _run(self, runner: KernelRunner, batch: Callable[[], int]) -> tuple[int, bool]:
+    def _run(self, runner: KernelRunner, batch: Callable[[], int], *, is_null: bool = False) -> tuple[int, bool]:
         """(ns, was preempted). On several cores nothing tells waiting for work from waiting for a core: all samples
         count there, and it takes more of them.
 
         The content is fresh for a null batch too, though a null batch makes no use of it: what a runner does in one is
-        of no use for the batch that follows. It is frozen while there comes fresh content, and what it then runs before
-        the clock does is added; so is what it runs after the reply, where that is possible.
+        of no use for the batch that follows. (On a device a null batch has nothing to do with the kernel.) It is frozen
+        while there comes fresh content, and what it then runs before the clock does is added; so is what it runs after
+        the reply, where that is possible.
         """
         runner.freeze()
-        self.slots.refresh(self._content)
-        runner.take_in()
+        if not (self._is_device and is_null):
+            self.slots.refresh(self._content)
+            runner.take_in()
         used_before_ns = used_ns = runner.cpu_time_ns()
         runner.thaw()
         for _ in range(_SETTLING_TRIES):
@@ -222,6 +227,9 @@ class Pairing:
         """`audit` looks at what each of the candidate's samples left, `handshake` has no kernel: see call_times_us."""
         self.baseline = baseline
         self.candidate = candidate
+        if count == 1:
+            self.baseline, self.candidate = baseline.called_alone(), candidate.called_alone()
+            handshake = handshake and handshake.called_alone()
         self.count = count
         self._samples: dict[bool, list[Sample]] = {True: [], False: []}  # by whether it is the candidate
         self._preempted = {True: 0, False: 0}

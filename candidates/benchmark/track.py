@@ -38,7 +38,9 @@ class Track(Protocol):
     baselines: tuple[Baseline, ...]
     """All ways in which PyTorch runs a task there."""
     sample_us: float
-    """What a sample of the faster side should last at least."""
+    """What a sample of the faster side should last, where the slots for it fit."""
+    slots_bytes: int
+    """Of the calls of a sample, together."""
     is_device: bool
     """Kernels run beside the CPU, on copies of the arena: what a runner's CPU does is no kernel's work."""
 
@@ -71,6 +73,7 @@ class Track(Protocol):
 class CpuTrack:
     baselines: tuple[Baseline, ...] = (Baseline.EAGER, Baseline.EAGER_OUT, Baseline.FUSED, Baseline.COMPILE)
     sample_us = 100.0
+    slots_bytes = 16 << 20
     is_device = False
 
     def __init__(

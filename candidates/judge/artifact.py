@@ -62,10 +62,11 @@ CUDA_RULES = ShippingRules(
     libraries=re.compile(rf"({_LIBRARIES}|libcudart)\.so\.\d+"),
     symbols=re.compile(
         rf"{_LANGUAGE}"
-        # What nvcc writes: registration of the device code, and launches.
+        # What nvcc writes: registration of the device code, and launches. Not those with attributes (LaunchKernelExC):
+        # programmatic ones let a call begin before the one before it has ended.
         r"|__cuda(Register(FatBinary|FatBinaryEnd|Function|Var)|UnregisterFatBinary|InitModule|GetKernel|LaunchKernel"
         r"|(Push|Pop)CallConfiguration)"
-        r"|cuda(LaunchKernel(ExC)?|LaunchCooperativeKernel|FuncSetAttribute|FuncGetAttributes|FuncSetCacheConfig"
+        r"|cuda(LaunchKernel|LaunchCooperativeKernel|FuncSetAttribute|FuncGetAttributes|FuncSetCacheConfig"
         r"|OccupancyMaxActiveBlocksPerMultiprocessor(WithFlags)?|OccupancyMaxActiveClusters"
         r"|OccupancyMaxPotentialClusterSize|OccupancyAvailableDynamicSMemPerBlock"
         r"|GetLastError|PeekAtLastError|GetErrorString|GetErrorName|GetDevice|DeviceGetAttribute|GetSymbolAddress"

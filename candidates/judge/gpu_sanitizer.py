@@ -1,8 +1,8 @@
 """NVIDIA's compute-sanitizer: how it is called, and what its log says of a kernel.
 
-The shape of the log is that of NVIDIA's guide (Compute Sanitizer 2024-2025, "Using Memcheck", "Using Racecheck" and so
-on); the parser has not met a real one on a device of ours. A log without its summary is no clean bill: the tool, or
-what it watched, ended before.
+The shape of the log is that of NVIDIA's guide (Compute Sanitizer 2024-2026, "Using Memcheck", "Using Racecheck" and so
+on); the parser has not met a real one on a device of ours, only that of release 2026.4 where there is no driver. A log
+without its summary is no clean bill: the tool, or what it watched, ended before.
 """
 
 import re
@@ -19,6 +19,7 @@ ENVIRONMENT = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
 """For what it watches: in torch's own pool, one tensor's end is another's start and nothing is out of bounds."""
 _MOST_ERRORS_SHOWN = 20
 _MOST_CHARACTERS = 300
+_LAUNCH_TIMEOUT_S = 120
 
 
 class Tool(StrEnum):
@@ -36,7 +37,10 @@ _REASONS = {
     Tool.SYNCCHECK: Reason.UNDEFINED_BEHAVIOUR,
 }
 _LINE = re.compile(r"^=========( ?)(.*)$")
-_SUMMARY = re.compile(r"(?:ERROR|RACECHECK|INITCHECK|SYNCCHECK) SUMMARY: ([\d,]+) (?:errors?|hazards? displayed)")
+# Of a race that is a warning, such as one between the threads of a warp, the guide says that it may be meant.
+_SUMMARY = re.compile(
+    r"(?:ERROR|RACECHECK|INITCHECK|SYNCCHECK) SUMMARY: (?:[\d,]+ hazards? displayed \()?([\d,]+) errors?"
+)
 _NOT_PRINTED = re.compile(r"errors were not printed")
 _HEADLINE = re.compile(
     r"(Invalid __\w+__ (?:read|write|atomic)|Uninitialized __\w+__ memory|Barrier error|Error: Race reported"
@@ -72,10 +76,13 @@ def sanitizer_command(tool: Tool, log_file: str, watched: Sequence[str]) -> tupl
     options = [
         *("--tool", tool.value, "--log-file", log_file, "--error-exitcode", str(ERRORS_STATUS)),
         *("--print-limit", str(_MOST_ERRORS_SHOWN), "--target-processes", "application-only"),
+        # It takes Python and torch longer to come to the GPU than the usual ten seconds, on a busy machine.
+        *("--launch-timeout", str(_LAUNCH_TIMEOUT_S)),
     ]
     if tool is Tool.MEMCHECK:
-        # At the first bad access the kernel ends; what follows from it is not of interest.
-        options += ["--destroy-on-device-error", "kernel"]
+        # At the first bad access everything ends, so that the shape is known; what follows is not of interest. Calls of
+        # CUDA that fail are the host side's affair, and some of torch's may.
+        options += ["--destroy-on-device-error", "context", "--report-api-errors", "no"]
     if tool is Tool.RACECHECK:
         options += ["--racecheck-report", "analysis"]
     return (PROGRAM, *options, *watched)

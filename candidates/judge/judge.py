@@ -17,6 +17,7 @@ import numpy as np
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.device import Gpu
+from candidates.gpu_fingerprint import gpu_slot
 from candidates.inputs import Distribution
 from candidates.judge.artifact import SHIPPING_RULES, find_forbidden
 from candidates.judge.cpp_runner import CALL_LIMIT_S, open_cpp_runner
@@ -26,12 +27,14 @@ from candidates.judge.instructions import find_forbidden_instructions
 from candidates.judge.outputs import Fault, rejected
 from candidates.judge.python_runner import INTERPRETED, on_gpu, open_python_runner
 from candidates.judge.reduced_shapes import reduced_task
+from candidates.judge.runner_process import RunnerProcess
 from candidates.judge.trial import MARGIN_BYTES, ParameterSet, Trial, case_bytes, parameters_bytes, place_parameters
-from candidates.kernel_runner import KernelRunner, RunnerEnded
+from candidates.kernel_runner import NoGraph, RunnerEnded
 from candidates.languages.cpp_abi import exported_names
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected, Verdict
 from kernel_sandbox.arena import Arena, Segment
+from kernel_sandbox.runners.gpu_device import Run
 from kernel_sandbox.sandbox import Ending, Sandbox
 
 SMALL_ELEMENTS = 1 << 18
@@ -64,9 +67,11 @@ class _Ground:
 
     task: KernelTask
     evidence: EvidenceKind
-    open_runner: Callable[[Arena], KernelRunner]
+    open_runner: Callable[[Arena], RunnerProcess]
     most_cases: int = sys.maxsize
     """In one batch."""
+    has_graphs: bool = False
+    """Serving may replay the kernel from CUDA graphs: what a replay leaves is judged too."""
     most_s: float = math.inf
     """No batch but the first of a workload is begun later than this."""
     longest_s: float = math.inf
@@ -119,6 +124,18 @@ class Judge:
                 if forbidden := self._find_forbidden(candidate, artifact):
                     return _forbidden(forbidden, seed)
                 return NeedsDevice(target=task.device_id, note="nothing emulates CUDA")
+        with gpu_slot(self._gpu.gpu.uuid) if ground.has_graphs and self._gpu else contextlib.nullcontext():
+            return self._judge_on(ground, task, candidate, artifact, rng, seed)
+
+    def _judge_on(
+        self,
+        ground: _Ground,
+        task: KernelTask,
+        candidate: Candidate,
+        artifact: bytes,
+        rng: np.random.Generator,
+        seed: int,
+    ) -> Verdict:
         batches = list(_plan(ground.task, rng, self._defences, ground.most_cases))
         has_two_sets = Defence.PARAMETER_SETS in self._defences and task.parameter_bytes() <= LARGE_PARAMETERS_BYTES
         parameter_sets = 2 if has_two_sets else 1
@@ -139,7 +156,7 @@ class Judge:
         return verdict
 
     def _native(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> _Ground:
-        def open_runner(arena: Arena) -> KernelRunner:
+        def open_runner(arena: Arena) -> RunnerProcess:
             return open_cpp_runner(
                 self._sandbox,
                 task,
@@ -156,18 +173,18 @@ class Judge:
         return _Ground(task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner)
 
     def _on_gpu(self, task: KernelTask, candidate: Candidate, artifact: bytes, bench: GpuBench) -> _Ground:
-        def open_runner(arena: Arena) -> KernelRunner:
+        def open_runner(arena: Arena) -> RunnerProcess:
             mode = on_gpu(bench.gpu.uuid)
             return open_python_runner(
                 bench.sandbox, task, candidate, artifact, arena, mode, call_limit_s=self._call_limit_s
             )
 
-        return _Ground(task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner)
+        return _Ground(task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner, has_graphs=True)
 
     def _interpreted(self, task: KernelTask, candidate: Candidate, rng: np.random.Generator) -> _Ground:
         reduced = reduced_task(task, rng)
 
-        def open_runner(arena: Arena) -> KernelRunner:
+        def open_runner(arena: Arena) -> RunnerProcess:
             return open_python_runner(
                 self._sandbox,
                 reduced,
@@ -193,7 +210,7 @@ class Judge:
         ground: _Ground,
         batches: Sequence[_Batch],
         arena: Arena,
-        runner: KernelRunner,
+        runner: RunnerProcess,
         parameters: Sequence[ParameterSet],
         rng: np.random.Generator,
         seed: int,
@@ -201,7 +218,10 @@ class Judge:
         used = {segment: arena.used_bytes(segment) for segment in Segment}
         worst, calls_checked = 0.0, 0
         began_s = time.monotonic()
-        for batch in batches:
+        forms = [
+            (batch, is_graph) for batch in batches for is_graph in ((False, True) if ground.has_graphs else (False,))
+        ]
+        for batch, is_graph in forms:
             if calls_checked and time.monotonic() - began_s > (ground.longest_s if batch.is_first else ground.most_s):
                 continue
             for segment, bytes_below in used.items():
@@ -217,7 +237,9 @@ class Judge:
                 first_case=calls_checked // 2,
             )
             try:
-                found = self._try_batch(ground.task, trial, runner)
+                found = self._try_batch(ground.task, trial, runner, is_graph=is_graph)
+            except NoGraph:
+                continue  # serving launches it
             except RunnerEnded as ended:
                 if ground.evidence is EvidenceKind.INTERPRETED and (note := _why_not_interpreted(ended)):
                     if batch.workload.is_hidden:
@@ -241,10 +263,14 @@ class Judge:
         return forbidden + find_forbidden_instructions(self._sandbox, artifact)
 
     def _try_batch(
-        self, task: KernelTask, trial: Trial, runner: KernelRunner
+        self, task: KernelTask, trial: Trial, runner: RunnerProcess, *, is_graph: bool
     ) -> tuple[Distribution | None, Fault] | float:
+        """Raises RunnerEnded, NoGraph."""
         runner.lay_out([trial.workload.axes[axis] for axis in task.axes], trial.calls)
-        runner.run(0, len(trial.calls))
+        if is_graph:
+            runner.capture(0, len(trial.calls), Run.GRAPH)
+            runner.copy_in()
+        runner.run_timed(0, len(trial.calls), Run.GRAPH if is_graph else None)
         runner.collect()
         if Defence.FREEZE in self._defences:
             runner.freeze()
@@ -274,7 +300,7 @@ def _why_not_interpreted(ended: RunnerEnded) -> str:
     return ""
 
 
-def _let_run_on(runner: KernelRunner) -> None:
+def _let_run_on(runner: RunnerProcess) -> None:
     """Until nothing has run in it for a while: a busy machine must not shorten what a late thread gets."""
     first_ns = used_ns = runner.cpu_time_ns()
     for _ in range(int(_LONGEST_LATE_WRITE_S / _LATE_WRITE_S)):

@@ -25,15 +25,15 @@ ENDING_GRACE_S = 2.0
 _REQUEST = struct.Struct("=QIIII")
 _REPLY = struct.Struct("=QQ")
 _HOW = struct.Struct("=Q")
-_HELLO, _PREPARE, _LAY_OUT, _RUN, _COPY_IN = range(5)
+_HELLO, _PREPARE, _LAY_OUT, _RUN, _COPY_IN, _CAPTURE = range(6)
 _OUTPUTS_BIT = 1 << 63
 
 
 class Timed(NamedTuple):
     wall_ns: int
     """By the judge's clock, from request to reply."""
-    told_ns: int
-    """By the runner, which may lie."""
+    told_ns: int | None
+    """By the device's own clock, as the runner says, which may lie; None where it says nothing."""
 
 
 class RunnerProcess:
@@ -53,6 +53,7 @@ class RunnerProcess:
         call_limit_s: float,
         has_prepare: bool,
         is_judged: bool,
+        ending_grace_s: float = ENDING_GRACE_S,
     ) -> None:
         self._session = session
         self._is_judged = is_judged
@@ -60,6 +61,7 @@ class RunnerProcess:
         self._arena = arena
         self._load_limit_s = load_limit_s
         self._call_limit_s = call_limit_s
+        self._ending_grace_s = ending_grace_s
         self._axes_per_call = len(task.axes)
         self._tensors_per_call = len(task.inputs) + len(task.outputs)
         self._has_prepare = has_prepare
@@ -115,7 +117,7 @@ class RunnerProcess:
         try:
             os.write(stdin_fd, request)
         except BrokenPipeError:
-            raise self._ended("the runner ended", grace_s=ENDING_GRACE_S) from None
+            raise self._ended("the runner ended", grace_s=self._ending_grace_s) from None
         ready = poll(limit_ms)
         elapsed_ns = time.perf_counter_ns() - started_ns
         if not ready:
@@ -123,9 +125,12 @@ class RunnerProcess:
         return Timed(wall_ns=elapsed_ns, told_ns=self._read_reply(nonce))
 
     def capture(self, first: int, count: int, how: int) -> None:
-        """Of a runner on a device: runs the calls once, so that a graph replays them later. Raises NoGraph."""
-        if self.run_timed(first, count, how).told_ns == NO_GRAPH:
+        """Of a runner on a device: makes the calls once, so that a graph replays them later. Raises NoGraph."""
+        if self._request(_CAPTURE, [how], self._call_limit_s, first, count) == NO_GRAPH:
             raise NoGraph("no CUDA graph can hold its calls")
+
+    def rehearse(self, first: int, count: int) -> None:
+        """Its calls are always ready."""
 
     def copy_in(self) -> None:
         """Of a runner on a device: it copies what lies in the arena now."""
@@ -141,19 +146,22 @@ class RunnerProcess:
     def thaw(self) -> None:
         self._process.thaw()
 
-    def involuntary_switches(self) -> int:
-        return self._process.involuntary_switches()
-
     def cpu_time_ns(self) -> int:
         return self._process.cpu_time_ns()
+
+    def finish(self, limit_s: float) -> Finished:
+        """Lets the runner end by itself, within `limit_s`: what watches it then writes its report. Its last use but
+        `close`."""
+        self._process.stdin.close()
+        return self._process.kill(limit_s)
 
     def close(self) -> None:
         self._session.close()
 
-    def _request(self, kind: int, words: Sequence[int], limit_s: float) -> int:
+    def _request(self, kind: int, words: Sequence[int], limit_s: float, first: int = 0, count: int = 0) -> int:
         nonce = secrets.randbits(64)
         payload = struct.pack(f"={len(words)}Q", *words)
-        self._write(_REQUEST.pack(nonce, kind, 0, 0, len(payload)) + payload, limit_s)
+        self._write(_REQUEST.pack(nonce, kind, first, count, len(payload)) + payload, limit_s)
         if not self._poll.poll(limit_s * 1000):
             raise self._overdue(limit_s)
         return self._read_reply(nonce)
@@ -167,12 +175,12 @@ class RunnerProcess:
             try:
                 rest = rest[os.write(self._stdin_fd, rest) :]
             except BrokenPipeError:
-                raise self._ended("the runner ended", grace_s=ENDING_GRACE_S) from None
+                raise self._ended("the runner ended", grace_s=self._ending_grace_s) from None
 
     def _read_reply(self, nonce: int) -> int:
         reply = os.read(self._stdout_fd, _REPLY.size + 1)
         if not reply:
-            raise self._ended("the runner ended", grace_s=ENDING_GRACE_S)
+            raise self._ended("the runner ended", grace_s=self._ending_grace_s)
         if len(reply) != _REPLY.size or (answer := _REPLY.unpack(reply))[0] != nonce:
             raise self._ended("the runner answered what it was not asked")
         value: int = answer[1]

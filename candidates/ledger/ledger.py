@@ -44,13 +44,23 @@ from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import PromotionDecision
 from candidates.record import Record
-from candidates.run import BuildRecord, Progress, Request, RunReport, RunRequest, SearchEnd, TuneReport, TuneRequest
+from candidates.run import (
+    BuildRecord,
+    Progress,
+    PromoteRequest,
+    Request,
+    RunReport,
+    RunRequest,
+    SearchEnd,
+    TuneReport,
+    TuneRequest,
+)
 from candidates.task import KernelTask
 
 R = TypeVar("R", bound=Record)
 F = TypeVar("F", AttemptRow, MeasurementRow, EvaluationRow)
 
-AnyRequest = RunRequest | TuneRequest | ExamRequest
+AnyRequest = RunRequest | PromoteRequest | TuneRequest | ExamRequest
 AnyReport = RunReport | TuneReport | ExamReport
 
 _REQUEST: TypeAdapter[AnyRequest] = TypeAdapter(AnyRequest)
@@ -111,8 +121,10 @@ class Ledger:
         return run_id
 
     def run_request(self, run_id: str) -> RunRequest:
-        """Of a run from a trace to a build."""
-        return self._one(RunRequest, select(RunRow).where(RunRow.run_id == run_id), f"run {run_id}")
+        """Of a run from a trace to a build, or of a promotion."""
+        kinds: Any = RunRequest | PromoteRequest
+        request: RunRequest = self._one(kinds, select(RunRow).where(RunRow.run_id == run_id), f"run {run_id}")
+        return request
 
     def exam_request(self, run_id: str) -> ExamRequest:
         return self._one(ExamRequest, select(RunRow).where(RunRow.run_id == run_id), f"exam {run_id}")

@@ -8,9 +8,11 @@ from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import EndToEnd, Gate, decide_build
 from candidates.run import (
     BUILD_FAILURE,
+    LIVE_CHECKS,
     BuildFailure,
     BuildRecord,
     BuildReport,
+    LiveChecks,
     OpDecision,
     OpReport,
     Ranking,
@@ -47,6 +49,7 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
             for end in [ends.get(hot_op.task_id or "")]
         ),
         build=build_report,
+        live=ledger.stage(run_id, LIVE_CHECKS, LiveChecks),
         end_to_end=end_to_end,
         spend_usd=spent.usd,
         spend_tokens=spent.tokens,

@@ -136,6 +136,13 @@ class BuildRow(Fact):
     build_id: Mapped[str] = mapped_column(String(64), index=True)
 
 
+class RetractionRow(Fact):
+    """A flaw that was found in a kernel later; its evidence stays."""
+
+    __tablename__ = "retractions"
+    candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.candidate_id"), index=True)
+
+
 class ApprovalRow(Fact):
     """A person or a setting made a build live, or moved back to it."""
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from candidates.problems.documents import Definition, Document
 from candidates.problems.flashinfer_bench import read_document
 from candidates.problems.problem import ProblemError, read_text
-from candidates.problems.results import AUTHOR, Results
+from candidates.problems.results import Results
+from candidates.problems.solution import AUTHOR
 from candidates.whole_file import write_whole
 
 

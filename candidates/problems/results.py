@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from candidates.candidate import Candidate, LanguageName
+from candidates.candidate import Candidate
 from candidates.device import DeviceFingerprint
 from candidates.error_bound import allowed_error, row_scale
 from candidates.exported_op import Obstructed
@@ -23,13 +23,11 @@ from candidates.ledger.ledger import Evaluation
 from candidates.measurement import Baseline, Measurement, WorkloadMeasurement
 from candidates.problems import documents as fib
 from candidates.problems.problem import DefinitionDocuments
-from candidates.problems.task_definition import arguments_of, define
-from candidates.problems.tvm_ffi_binding import BINDING_FILE, KERNEL_FILE, SYMBOL, binding_source, kernel_header
+from candidates.problems.solution import solution_of
+from candidates.problems.task_definition import define
 from candidates.reference import run_oracle
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Accepted, Reason, Rejected
-
-AUTHOR = "compiler-agent"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,27 +120,11 @@ class _Described:
         self.left_out.append(LeftOut(candidate_id=candidate.id, reason=reason))
 
     def _solution(self, candidate: Candidate) -> fib.Solution:
-        if candidate.language is not LanguageName.CPP:
-            raise Obstructed(f"its language {candidate.language.value} has no binding here")
-        if candidate.prepare is not None:
-            raise Obstructed("it packs parameters once per session, and that layout calls a kernel without a session")
-        binding = binding_source(self._task, candidate, arguments_of(self._task, self._documents))
-        return fib.Solution(
+        return solution_of(
+            self._task,
+            self._documents,
+            candidate,
             name=self._name(candidate),
-            definition=self._documents.definition.name,
-            author=AUTHOR,
-            spec=fib.BuildSpec(
-                language="cpp",
-                target_hardware=("cpu",),
-                entry_point=f"{BINDING_FILE}::{SYMBOL}",
-                dependencies=(),
-                destination_passing_style=True,
-                binding="tvm-ffi",
-            ),
-            sources=(
-                fib.SourceFile(path=BINDING_FILE, content=binding),
-                fib.SourceFile(path=KERNEL_FILE, content=kernel_header(candidate)),
-            ),
             description=f"Judged and measured as built by g++ {' '.join((*FLAGS, *candidate.build_flags))}",
         )
 

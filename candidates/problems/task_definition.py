@@ -24,7 +24,7 @@ def define(task: KernelTask) -> DefinitionDocuments:
             raise Obstructed(
                 f"the dims of {tensor.name} lie in memory as {tensor.dim_order}, and a definition says none"
             )
-    slug = re.sub(r"[^a-z0-9]+", "_", task.op.lower()).strip("_")
+    slug = re.sub(r"[^a-z0-9]+", "_", task.op.lower()).strip("_") or "unnamed"
     constants = sorted({size for tensor in tensors for size in tensor.shape if isinstance(size, int)})
     names: dict[int | str, str] = {size: _free_name(f"size_{size}", task.axes) for size in constants}
     names |= {axis: axis for axis in task.axes}

@@ -86,7 +86,7 @@ def _describe(win: Win) -> str:
     if measured.prepared_bytes:
         lines.append(
             f"\nIt repacks parameters once: {measured.prepare_us / 1000:.1f} ms and {measured.prepared_bytes:,} bytes "
-            "for each instance."
+            f"for all {win.task.instances} of its instances together."
         )
     if win.proposal is not None and win.proposal.note.strip():
         note = fence(win.proposal.note, "text", most=1500)

@@ -7,5 +7,8 @@ builds          which build is live, by recorded approvals; rollback
 model_process   inside a sandbox: the served model with or without a build
 served_process  outside: commands, shared memory and the clock of one such process
 quality, speed  what two of them show: KL divergence and agreement; paired ratios over the traffic's steps
+target          ServingTarget: what is written so that a build loads elsewhere, a file each in `targets/`
+export_folder   written whole, and never over what is not ours; names of ops are made harmless by `export_names`
+build_files     a build's files as exports carry them, with the code in `exported/`, which needs nothing of ours
 end_to_end      all of it together: the figures that decide whether a build ships
 """

@@ -1,7 +1,9 @@
-"""End to end: the served model with and without a build, in two sandboxed processes, over the traffic's steps."""
+"""End to end: the served model without a build, with it, and with the live one, each in a sandboxed process, over the
+traffic's steps."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -14,22 +16,23 @@ from candidates.serving_build.prompts import PROMPTS
 from candidates.serving_build.quality import CHUNK_TOKENS, QualityPlan, measure_quality
 from candidates.serving_build.served_process import ModelFiles, ProcessSpec, ServedProcess
 from candidates.serving_build.speed import (
-    Pairs,
+    Passes,
+    Speedup,
     Stratum,
     choose_strata,
     fit_strata,
     ratio,
     speedup,
     time_alone,
-    time_pairs,
+    time_passes,
 )
 from kernel_sandbox.sandbox import Sandbox
 from traces.replay.step import EngineStep
 
-FRESH_PAIRS = 5
-"""Pairs of processes: without a difference, all five lie on one side of 1.0 by chance in 1 of 32 builds."""
+FRESH_ROUNDS = 5
+"""Of processes: without a difference, all five lie on one side of 1.0 by chance in 1 of 32 builds."""
 LEAST_SPEED_SHARE = 0.4
-"""Of the time, for pairs, however long the quality took."""
+"""Of the time, for speed, however long the quality took."""
 GRACE_S = 600.0
 """Beyond its time a process is stuck."""
 
@@ -43,11 +46,13 @@ def measure_end_to_end(
     threads: int,
     seconds: float,
     compile_seconds: float = 0.0,
+    current: Path | None = None,
     prompts: Sequence[Sequence[int]] | None = None,
     plan: QualityPlan | None = None,
     seed: int = 0,
 ) -> EndToEnd:
-    """Quality first, then pairs for what is left of `seconds`; `compile_seconds` more for the torch.compiled model.
+    """Quality first, then speed for what is left of `seconds`; `compile_seconds` more for the torch.compiled model.
+    `current` is the folder of the live build, if there is another than this.
 
     `prompts` are token ids; by default the project's own texts in the model's tokens. Raises ServedProcessEnded when
     a process crashes or leaves nonsense (the build is at fault if it is the patched one), BuildRefused for a changed
@@ -65,7 +70,7 @@ def measure_end_to_end(
     def open_process(name: PathName) -> ServedProcess:
         spec = ProcessSpec(
             name=name,
-            build=build_folder if name is PathName.BUILD else None,
+            build={PathName.BUILD: build_folder, PathName.CURRENT: current}.get(name),
             threads=threads,
             max_ids=max_ids,
             max_batch=max_batch,
@@ -73,19 +78,28 @@ def measure_end_to_end(
         )
         return ServedProcess(sandbox, model, spec, wall_s=seconds + compile_seconds + GRACE_S)
 
-    rounds: list[tuple[Pairs, ...]] = []
-    with open_process(PathName.EAGER) as eager, open_process(PathName.BUILD) as patched:
+    paths = [PathName.EAGER, PathName.BUILD, *([] if current is None else [PathName.CURRENT])]
+
+    @contextmanager
+    def open_sides() -> Iterator[dict[PathName, ServedProcess]]:
+        with ExitStack() as stack:
+            yield {path: stack.enter_context(open_process(path)) for path in paths}
+
+    rounds: list[tuple[Passes, ...]] = []
+    with open_sides() as sides:
+        eager, patched = sides[PathName.EAGER], sides[PathName.BUILD]
         if prompts is None:
             prompts = eager.ask("tokenize", texts=list(PROMPTS))["ids"]
         quality = measure_quality(eager, patched, plan, prompts, rng)
-        round_s = max(seconds - (time.monotonic() - started_s), LEAST_SPEED_SHARE * seconds) / FRESH_PAIRS
+        round_s = max(seconds - (time.monotonic() - started_s), LEAST_SPEED_SHARE * seconds) / FRESH_ROUNDS
         timed = fit_strata(eager, strata, model.vocabulary, round_s, rng)
-        rounds.append(time_pairs(eager, patched, timed, model.vocabulary, round_s, rng))
-        report = _read_report(patched)
-    for _ in range(1, FRESH_PAIRS):
-        with open_process(PathName.EAGER) as eager, open_process(PathName.BUILD) as patched:
-            rounds.append(time_pairs(eager, patched, timed, model.vocabulary, round_s, rng))
+        rounds.append(time_passes(sides, timed, model.vocabulary, round_s, rng))
+        reports = {path: _read_report(process) for path, process in sides.items()}
+    for _ in range(1, FRESH_ROUNDS):
+        with open_sides() as sides:
+            rounds.append(time_passes(sides, timed, model.vocabulary, round_s, rng))
     seconds_by_path = _seconds_by_path(rounds)
+    report = reports[PathName.BUILD]
     notes = _notes(timed, report)
     if compile_seconds > 0:
         with open_process(PathName.COMPILE) as compiled:
@@ -96,10 +110,11 @@ def measure_end_to_end(
     decodes = [stratum for stratum in timed if stratum.is_decode]
     prefills = [stratum for stratum in timed if not stratum.is_decode]
     in_traffic = [stratum for stratum in timed if stratum.passes > 0] or timed
-    every, decode, prefill = (
-        speedup([[pair for pair in pairs if pair.stratum in chosen] for pairs in rounds])
-        for chosen in (in_traffic, decodes, prefills)
-    )
+
+    def over(path: PathName, chosen: Sequence[Stratum]) -> Speedup:
+        return speedup([[passes for passes in timed if passes.stratum in chosen] for timed in rounds], path)
+
+    every, decode, prefill = (over(PathName.EAGER, chosen) for chosen in (in_traffic, decodes, prefills))
     ids = [kernel.id for kernel in build.manifest.kernels]
     return EndToEnd(
         build_id=build.id,
@@ -113,7 +128,15 @@ def measure_end_to_end(
         decode_speedup_interval=decode.interval,
         prefill_speedup=prefill.value,
         prefill_speedup_interval=prefill.interval,
+        current_build=None if current is None else read_build(current).id,
+        over_current=None if current is None else over(PathName.CURRENT, in_traffic).interval,
+        peak_memory_bytes={path: each.peak_bytes for path, each in reports.items()},
         kl_divergence=quality.kl_divergence,
+        kl_of_long=quality.kl_of_long,
+        kl_noise=quality.kl_noise,
+        logprob_drift=quality.logprob_drift,
+        logit_noise=quality.noise,
+        row_split_difference=quality.row_split_difference,
         positions=quality.positions,
         greedy_agreement=quality.greedy_agreement,
         greedy_positions=quality.greedy_positions,
@@ -134,8 +157,9 @@ class KernelCalls(Record):
 
 
 class RuntimeReport(Record):
-    """What the runtime of the patched process says of itself."""
+    """What a process says of itself, and its runtime, where a build is installed."""
 
+    peak_bytes: int = Field(ge=0)
     counters: dict[str, KernelCalls]
     obstacle: str | None
     failures: dict[str, str]
@@ -144,22 +168,27 @@ class RuntimeReport(Record):
         return self.counters.get(kernel_id, KernelCalls())
 
 
-def _read_report(patched: ServedProcess) -> RuntimeReport:
-    patched.thaw()
+def _read_report(process: ServedProcess) -> RuntimeReport:
+    process.thaw()
     try:
-        return RuntimeReport.model_validate(patched.ask("report"))
+        return RuntimeReport.model_validate(process.ask("report"))
     except ValidationError as error:
-        raise patched.ended(f"reported nonsense: {error.errors()[0]['msg']}") from error
+        raise process.ended(f"reported nonsense: {error.errors()[0]['msg']}") from error
 
 
-def _seconds_by_path(rounds: Sequence[Sequence[Pairs]]) -> dict[PathName, dict[Stratum, float]]:
-    """Medians over rounds; the build's time is eager's over the paired ratio."""
-    seconds: dict[PathName, dict[Stratum, float]] = {PathName.EAGER: {}, PathName.BUILD: {}}
+def _seconds_by_path(rounds: Sequence[Sequence[Passes]]) -> dict[PathName, dict[Stratum, float]]:
+    """Medians over rounds; the build's time is eager's over the paired ratio, all others follow from theirs."""
+    seconds: dict[PathName, dict[Stratum, float]] = {path: {} for path in rounds[0][0].ns}
     for of_stratum in zip(*rounds, strict=True):
-        eager_s = float(np.median([np.median(pair.eager_ns) for pair in of_stratum])) * 1e-9
         stratum = of_stratum[0].stratum
-        seconds[PathName.EAGER][stratum] = eager_s
-        seconds[PathName.BUILD][stratum] = eager_s / float(np.median([ratio(pair) for pair in of_stratum]))
+
+        def over(path: PathName, timed: Sequence[Passes] = of_stratum) -> float:
+            return float(np.median([ratio(passes, path) for passes in timed]))
+
+        eager_s = float(np.median([np.median(passes.ns[PathName.EAGER]) for passes in of_stratum])) * 1e-9
+        build_s = eager_s / over(PathName.EAGER)
+        for path, by_stratum in seconds.items():
+            by_stratum[stratum] = build_s if path is PathName.BUILD else build_s * over(path)
     return seconds
 
 

@@ -14,6 +14,7 @@ import inspect
 import json
 import mmap
 import os
+import resource
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -106,10 +107,12 @@ class ModelServer:
         return {"ids": [tokenizer(text)["input_ids"] for text in texts]}
 
     def report(self) -> dict[str, Any]:
-        """Counters of the installed build."""
+        """Peak memory, and the counters of an installed build."""
+        peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         if self._installation is None:
-            return {}
+            return {"peak_bytes": peak_bytes, "counters": {}, "obstacle": None, "failures": {}}
         return {
+            "peak_bytes": peak_bytes,
             "counters": self._installation.counters(),
             "obstacle": self._installation.obstacle,
             "failures": self._installation.failures,

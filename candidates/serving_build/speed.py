@@ -1,4 +1,4 @@
-"""Speed of a build against eager: paired forward passes over the traffic's steps, and the weighted ratios of them."""
+"""Speed of a build against eager and the live build: paired forward passes over the traffic, and their ratios."""
 
 import math
 import time
@@ -9,12 +9,13 @@ import numpy as np
 import numpy.typing as npt
 
 from candidates.measurement import Interval
+from candidates.promotion import PathName
 from candidates.serving_build.served_process import Ids, ServedProcess, ServedProcessLate
 from traces.model_calls import ModelCall, model_calls
 from traces.replay.step import EngineStep
 
 DECODE_STRATA, PREFILL_STRATA = 4, 2
-MIN_PAIRS, MAX_PAIRS = 2, 100
+MIN_PASSES, MAX_PASSES = 2, 100
 SHORTEST_PREFILL_TOKENS = 64
 
 
@@ -38,11 +39,10 @@ class Stratum:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pairs:
+class Passes:
     stratum: Stratum
-    eager_ns: npt.NDArray[np.float64]
-    build_ns: npt.NDArray[np.float64]
-    """Same length: pass i of both sides ran one right after the other on the same tokens."""
+    ns: Mapping[PathName, npt.NDArray[np.float64]]
+    """Same lengths: pass i of all sides ran one right after the other on the same tokens."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,28 +69,27 @@ def choose_strata(steps: Sequence[EngineStep]) -> tuple[Stratum, ...]:
     return tuple(chosen)
 
 
-def time_pairs(
-    eager: ServedProcess,
-    build: ServedProcess,
+def time_passes(
+    sides: Mapping[PathName, ServedProcess],
     strata: Sequence[Stratum],
     vocabulary: int,
     seconds: float,
     rng: np.random.Generator,
-) -> tuple[Pairs, ...]:
-    """Times every stratum for its share of `seconds`, at least MIN_PAIRS pairs each. Who weighs more gets more time."""
+) -> tuple[Passes, ...]:
+    """Times every stratum for its share of `seconds`, at least MIN_PASSES of each side. Who weighs more gets more."""
     deadline_s = time.monotonic() + seconds
     weights = _time_weights(strata)
     measured = []
     for number, stratum in enumerate(strata):
         share_s = _remaining_s(deadline_s) * weights[number] / sum(weights[number:])
-        measured.append(_time_stratum(eager, build, stratum, vocabulary, share_s, rng))
+        measured.append(_time_stratum(sides, stratum, vocabulary, share_s, rng))
     return tuple(measured)
 
 
 def fit_strata(
     eager: ServedProcess, strata: Sequence[Stratum], vocabulary: int, seconds: float, rng: np.random.Generator
 ) -> tuple[Stratum, ...]:
-    """The strata with prefills shortened by halves until MIN_PAIRS pairs fit; `Stratum.scale` says by how much."""
+    """The strata with prefills shortened by halves until MIN_PASSES of a side fit; `Stratum.scale` says by how much."""
     weights = _time_weights(strata)
     return tuple(
         _fit(eager, stratum, vocabulary, seconds * weight / sum(weights), rng)
@@ -116,7 +115,7 @@ def time_alone(
         try:
             process.wait_until_ready(limit_s=_remaining_s(deadline_s))
             start_context([process], stratum.call, seed=0)
-            for _ in range(1 + MIN_PAIRS):
+            for _ in range(1 + MIN_PASSES):
                 ids = random_ids(stratum.call, vocabulary, rng)
                 times.append(process.time_step(ids, limit_s=_remaining_s(deadline_s)))
         except ServedProcessLate:
@@ -129,28 +128,28 @@ def _remaining_s(deadline_s: float) -> float:
     return max(deadline_s - time.monotonic(), 0.0)
 
 
-def speedup(rounds: Sequence[Sequence[Pairs]]) -> Speedup:
-    """Eager time over build time of all passes together, each stratum weighted by its share of eager's time.
+def speedup(rounds: Sequence[Sequence[Passes]], over: PathName) -> Speedup:
+    """The time of `over` over that of the build, all passes together, each stratum weighted by its share of `over`'s.
 
-    A round is one pair of fresh processes: the value is the median over rounds, the interval their range. One pair of
-    processes cannot tell: with identical code on both sides their ratio was off by 2.5 %, once by 30 %, for as long
+    A round has fresh processes: the value is the median over rounds, the interval their range. One pair of processes
+    cannot tell: with identical code on both sides their ratio was off by 2.5 %, once by 30 %, for as long
     as they lived, since each has its weights and caches on pages of its own.
     """
-    totals = [_total(pairs) for pairs in rounds]
+    totals = [_total(passes, over) for passes in rounds]
     return Speedup(value=float(np.median(totals)), interval=Interval(min(totals), max(totals)))
 
 
-def _total(pairs: Sequence[Pairs]) -> float:
-    weights = np.array([pair.stratum.passes * pair.stratum.scale for pair in pairs])
+def _total(timed: Sequence[Passes], over: PathName) -> float:
+    weights = np.array([passes.stratum.passes * passes.stratum.scale for passes in timed])
     if not weights.any():
-        weights = np.ones(len(pairs))
-    weights = weights * [float(np.median(pair.eager_ns)) for pair in pairs]
-    return float(weights.sum() / (weights / np.array([ratio(pair) for pair in pairs])).sum())
+        weights = np.ones(len(timed))
+    weights = weights * [float(np.median(passes.ns[over])) for passes in timed]
+    return float(weights.sum() / (weights / np.array([ratio(passes, over) for passes in timed])).sum())
 
 
-def ratio(pairs: Pairs) -> float:
-    """Median over pairs of eager time / build time."""
-    return float(np.exp(np.median(np.log(pairs.eager_ns / pairs.build_ns))))
+def ratio(passes: Passes, over: PathName) -> float:
+    """Median over passes of the time of `over` / build time."""
+    return float(np.exp(np.median(np.log(passes.ns[over] / passes.ns[PathName.BUILD]))))
 
 
 def _time_weights(strata: Sequence[Stratum]) -> list[float]:
@@ -161,7 +160,7 @@ def _time_weights(strata: Sequence[Stratum]) -> list[float]:
 
 
 def _fit(eager: ServedProcess, stratum: Stratum, vocabulary: int, share_s: float, rng: np.random.Generator) -> Stratum:
-    """The stratum with a pass short enough for MIN_PAIRS pairs and a warm-up of both sides in `share_s`."""
+    """The stratum with a pass short enough for MIN_PASSES and a warm-up of two sides in `share_s`."""
     if stratum.is_decode:
         return stratum
     probe = replace(stratum.call, tokens=min(stratum.call.tokens, 64))
@@ -170,35 +169,32 @@ def _fit(eager: ServedProcess, stratum: Stratum, vocabulary: int, share_s: float
     eager.time_step(random_ids(probe, vocabulary, rng))
     ns_per_token = eager.time_step(random_ids(probe, vocabulary, rng)) / probe.tokens
     tokens = stratum.call.tokens
-    while tokens >= 2 * SHORTEST_PREFILL_TOKENS and 2 * (MIN_PAIRS + 1) * tokens * ns_per_token > share_s * 1e9:
+    while tokens >= 2 * SHORTEST_PREFILL_TOKENS and 2 * (MIN_PASSES + 1) * tokens * ns_per_token > share_s * 1e9:
         tokens = math.ceil(tokens / 2)
     return replace(stratum, call=replace(stratum.call, tokens=tokens))
 
 
 def _time_stratum(
-    eager: ServedProcess,
-    build: ServedProcess,
+    sides: Mapping[PathName, ServedProcess],
     stratum: Stratum,
     vocabulary: int,
     seconds: float,
     rng: np.random.Generator,
-) -> Pairs:
+) -> Passes:
     deadline_s = time.monotonic() + seconds
     call = stratum.call
-    sides = [eager, build]
-    start_context(sides, call, seed=int(rng.integers(1 << 31)))
-    for side in sides:
-        side.time_step(random_ids(call, vocabulary, rng))
-    times: dict[ServedProcess, list[int]] = {eager: [], build: []}
-    while len(times[eager]) < MIN_PAIRS or (time.monotonic() < deadline_s and len(times[eager]) < MAX_PAIRS):
+    start_context(list(sides.values()), call, seed=int(rng.integers(1 << 31)))
+    for process in sides.values():
+        process.time_step(random_ids(call, vocabulary, rng))
+    times: dict[PathName, list[int]] = {path: [] for path in sides}
+    done = 0
+    while done < MIN_PASSES or (time.monotonic() < deadline_s and done < MAX_PASSES):
         ids = random_ids(call, vocabulary, rng)
-        for place in rng.permutation(2):
-            times[sides[place]].append(sides[place].time_step(ids))
-    return Pairs(
-        stratum=stratum,
-        eager_ns=np.array(times[eager], dtype=np.float64),
-        build_ns=np.array(times[build], dtype=np.float64),
-    )
+        for place in rng.permutation(len(sides)):
+            path = list(sides)[place]
+            times[path].append(sides[path].time_step(ids))
+        done += 1
+    return Passes(stratum=stratum, ns={path: np.array(taken, dtype=np.float64) for path, taken in times.items()})
 
 
 def start_context(processes: Sequence[ServedProcess], call: ModelCall, seed: int) -> None:

@@ -11,7 +11,7 @@ import typer
 from rich.table import Table
 
 from candidates.benchmark.exclusive import exclusive_slot
-from candidates.gpu_fingerprint import gpu_lock_file
+from candidates.gpu_fingerprint import gpu_slot
 from candidates.judge.gpu_sanitizer import PROGRAM
 from candidates.whole_file import write_whole
 from compiler_agent.commands.options import JsonOption
@@ -45,7 +45,7 @@ def gpu_check(
     def run_locked(job: Job, limit_s: float) -> ChildEnd:
         # Builds on this machine wait while something is timed, and times of other runs wait for ours.
         if isinstance(job, OpJob | CeilingsJob) and job.uuid is not None:
-            with exclusive_slot(), exclusive_slot(gpu_lock_file(job.uuid)):
+            with exclusive_slot(), gpu_slot(job.uuid):
                 return run_child(job, limit_s)
         return run_child(job, limit_s)
 

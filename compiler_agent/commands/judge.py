@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from candidates.agent import Attempt
-from candidates.candidate import Candidate, LanguageName, Proposal
+from candidates.candidate import Candidate, Proposal
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Measurement
 from candidates.task import KernelTask
@@ -43,8 +43,8 @@ def judge(
         built = bench.builder.build(found, parsed)
         verdict = built if isinstance(built, Rejected) else bench.judge.judge(found, parsed, built, seed)
         sanitized = None
-        if sanitize and parsed.language is LanguageName.CPP and is_native(verdict):
-            checked = bench.sanitizers.check(found, parsed, seed)
+        if sanitize and isinstance(built, bytes) and is_native(verdict):
+            checked = bench.sanitizers.check(found, parsed, built, seed)
             if isinstance(checked, Rejected):
                 verdict = checked
             else:

@@ -1,5 +1,6 @@
 """Options that several commands have, said once."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,6 +15,15 @@ UtilisationOption = Annotated[float, typer.Option(min=0.01, max=1.0, help="Share
 WorkloadClassOption = Annotated[str | None, typer.Option(help="What to call this traffic.")]
 TraceFormatOption = Annotated[str | None, typer.Option("--format", help="Of the trace, where content does not tell.")]
 LimitOption = Annotated[int | None, typer.Option(min=1, help="Only the first N requests.")]
+
+
+CountersOption = Annotated[
+    Path | None,
+    typer.Option(
+        help="What a live build counted (`Installation.write_counters`): its ops are tuned for the shapes that serving "
+        "asks for."
+    ),
+]
 
 
 def _check_architectures(names: list[str] | None) -> list[str]:

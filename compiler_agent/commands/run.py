@@ -1,5 +1,6 @@
 """`compiler-agent run`: a nightly run, from traffic to a gated serving build."""
 
+import hashlib
 from pathlib import Path
 from typing import Annotated
 
@@ -7,6 +8,8 @@ import typer
 
 from candidates.ledger.ledger import Ledger
 from candidates.run import OpDecision, RunReport, RunRequest
+from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.counted_traffic import read_counted_traffic
 from compiler_agent.choose_agents import choose_agents
 from compiler_agent.commands.options import (
     AgentOption,
@@ -15,6 +18,7 @@ from compiler_agent.commands.options import (
     BudgetTokensOption,
     BudgetUsdOption,
     BudgetUsdPerOpOption,
+    CountersOption,
     DeviceUsdPerHourOption,
     EngineOption,
     JsonOption,
@@ -32,7 +36,7 @@ from compiler_agent.local_run import perform_run
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
 from compiler_agent.report import print_run_report
-from compiler_agent.settings import read_settings
+from compiler_agent.settings import Settings, read_settings
 from traces.formats.read import read_trace
 from traces.sample import SAMPLE_TRACE
 from traces.served_model import DEFAULT_MODEL, open_model
@@ -50,6 +54,7 @@ def run(
     search_seconds: Annotated[float, typer.Option(min=1.0, max=1e7, help="Search time for all ops together.")] = 110.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most, an op.")] = 24,
     architecture: ArchitectureOption = None,
+    counters: CountersOption = None,
     agent: AgentOption = None,
     model_name: ModelNameOption = None,
     budget_usd: BudgetUsdOption = None,
@@ -117,6 +122,8 @@ def run(
             "compile_s": compile_seconds,
             "architectures": tuple(architecture or ()),
             "gpu": target_gpu(settings, ledger, architecture or ()),
+            "counters": None if counters is None else str(counters.absolute()),
+            "counters_digest": None if counters is None else _digest_of_counters(counters, settings),
             "approve_automatically": approve_automatically,
         }
     )
@@ -128,3 +135,9 @@ def run(
         print_run_report(report, result_console)
     shipped = any(op.decision is OpDecision.SHIPPED for op in report.hot_ops)
     return ExitCode.DONE if shipped else ExitCode.NOT_ACHIEVED
+
+
+def _digest_of_counters(counters: Path, settings: Settings) -> str:
+    """After reading them once: what is wrong with them is said before the run. Raises CountersUnreadable."""
+    read_counted_traffic(counters, BuildStore(settings.home))
+    return hashlib.sha256(counters.read_bytes()).hexdigest()

@@ -6,6 +6,8 @@ import typer
 
 from candidates.ledger.ledger import Ledger
 from candidates.run import TuneReport, TuneRequest
+from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.counted_traffic import read_counted_traffic
 from compiler_agent.choose_agents import choose_agents
 from compiler_agent.commands.options import (
     AgentOption,
@@ -13,6 +15,7 @@ from compiler_agent.commands.options import (
     BudgetCallsOption,
     BudgetTokensOption,
     BudgetUsdOption,
+    CountersOption,
     JsonOption,
     ModelNameOption,
     SandboxOption,
@@ -33,6 +36,7 @@ def tune(
     seconds: Annotated[float, typer.Option(min=1.0, max=1e7, help="Search time, waiting for models included.")] = 60.0,
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most.")] = 24,
     architecture: ArchitectureOption = None,
+    counters: CountersOption = None,
     budget_usd: BudgetUsdOption = None,
     budget_tokens: BudgetTokensOption = None,
     budget_calls: BudgetCallsOption = None,
@@ -53,9 +57,11 @@ def tune(
     found = find_task(ledger, task)
     require_machine(settings)
     gpu = target_gpu(settings, ledger, architecture or ())
+    if counters is not None:
+        found = read_counted_traffic(counters, BuildStore(settings.home)).applied_to(found)
     if architecture:
         found = found.aimed_at(tuple(architecture), gpu)
-        ledger.put_task(found)
+    ledger.put_task(found)
     request = TuneRequest(
         task_id=found.id,
         op=found.op,

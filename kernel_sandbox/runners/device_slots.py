@@ -1,11 +1,12 @@
-"""DeviceSlot: one tensor of a call on a GPU; CudaKernel: the host side of a CUDA kernel, called with such slots.
+"""DeviceSlot and BareSlot: one tensor of a call on a GPU; CudaKernel: a CUDA kernel's host side, called with such.
 
 Runs beside python_runner.py in a sandbox. It decides nothing: what a kernel wrote goes back to the arena, for the judge
 to look at.
 """
 
+import contextlib
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -65,6 +66,30 @@ class DeviceSlot:
         return self._memory.is_damaged() or not torch.equal(self._device.read(self._memory.content), self._sent)
 
 
+class BareSlot:
+    """A copy of one place of the arena in memory of exactly its size, for a tool that sees every access: between guards
+    what lies one element beyond a tensor would be memory like any other."""
+
+    def __init__(self, device: "Device", arena: torch.Tensor, offset: int, size: int, *, is_result: bool) -> None:
+        self._device = device
+        self._arena = arena
+        self._place = slice(offset, offset + size)
+        self.is_result = is_result
+        self.content = torch.empty(size, dtype=torch.uint8, device=device.torch_device)
+        """[bytes] uint8, on the device."""
+        self.refill()
+
+    def refill(self) -> None:
+        """With what lies in the arena now."""
+        self.content.copy_(self._arena[self._place])
+
+    def copy_back(self) -> None:
+        self._arena[self._place] = self._device.read(self.content)
+
+    def has_changed(self) -> bool:
+        return not torch.equal(self._device.read(self.content), self._arena[self._place])
+
+
 class CudaKernel:
     """A shared object with `compiler_agent_call` and, for a kernel with prepare, its two functions."""
 
@@ -99,6 +124,16 @@ class CudaKernel:
             (ctypes.c_int64 * len(sizes))(*sizes),
             ctypes.c_void_p(device.stream()),
         )
+
+
+@contextlib.contextmanager
+def profiler_range(device: "Device") -> Iterator[None]:
+    """What is launched inside is for a profiler that was told to wait (`--profile-from-start off`)."""
+    if device.torch_device.type != "cuda":
+        yield
+        return
+    with torch.cuda.profiler.profile():
+        yield
 
 
 def _pointers(tensors: Sequence[torch.Tensor]) -> ctypes.Array[ctypes.c_void_p]:

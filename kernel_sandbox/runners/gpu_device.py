@@ -30,7 +30,7 @@ _POISONED_AT_ONCE_BYTES = 4 << 30
 _PERSISTING_L2_LIMIT = 6  # cudaLimitPersistingL2CacheSize
 NO_GRAPH = 2**64 - 1
 """What a runner answers instead of a time where no graph can hold the calls."""
-_HOLD_CYCLES = 200_000  # 0.1 ms, several times what a launch takes its host
+_HOLD_CYCLES = 1_000_000  # about 0.6 ms: PyTorch launches a hundred kernels meanwhile
 
 
 class DeviceMissing(Exception):
@@ -119,7 +119,8 @@ class Device(Protocol):
     def mark(self) -> Moment: ...
 
     def capture(self, call: Callable[[], None]) -> Graph:
-        """What `call` launches on the current stream; it has run once before, outside. Raises CaptureFailed."""
+        """What `call` launches on the stream that is then current, which nothing else ever has; it has run once before,
+        outside. Raises CaptureFailed."""
         ...
 
     def stream(self) -> int:
@@ -135,11 +136,13 @@ class Run(IntFlag):
     COLD = 2
     """What a call reads is not in L2; else calls follow each other with nothing between them."""
     GRAPH = 4
-    """By replaying a CUDA graph, which the first such calls capture."""
+    """By replaying CUDA graphs, which were captured before."""
     WITHOUT_CALLS = 8
     """All but the calls: what everything around them takes."""
     HELD = 16
     """The device is kept busy until the calls are launched, so that what a launch takes does not show."""
+    PROFILED = 32
+    """A profiler that waits to be told sees these calls, without the copies and fills around them."""
 
 
 class DeviceCalls:
@@ -151,15 +154,25 @@ class DeviceCalls:
         self._call = call
         self._graphs: dict[range, Callable[[], None]] = {}
 
+    def capture(self, first: int, count: int, how: Run, launch: Callable[[int], None]) -> None:
+        """The graphs that `run` replays; makes the calls once before, by `launch`. Raises CaptureFailed."""
+        for calls in _spans(first, count, how):
+            if calls in self._graphs:
+                continue
+            for index in calls:
+                launch(index)  # compiles, which no graph can hold
+
+            def call_all(calls: range = calls) -> None:
+                for index in calls:
+                    self._call(index)
+
+            self._graphs[calls] = self._device.capture(call_all).replay
+
     def run(self, first: int, count: int, how: Run, launch: Callable[[int], None]) -> int:
         """What `count` calls took by the device's clock, in ns; all streams are done. `launch` is `call` with what the
-        caller wants around it. Raises CaptureFailed."""
-        together = 1 if how & Run.COLD else max(count, 1)
+        caller wants around it."""
         moments = []
-        for start in range(first, first + count, together):
-            calls = range(start, start + together)
-            if how & Run.GRAPH and not how & Run.WITHOUT_CALLS and calls not in self._graphs:
-                self._graphs[calls] = self._capture(calls, launch)
+        for calls in _spans(first, count, how):
             self._device.settle_cache(is_cold=bool(how & Run.COLD))
             if how & Run.HELD:
                 self._device.hold()
@@ -173,15 +186,11 @@ class DeviceCalls:
         self._device.synchronise()
         return int(sum(ended.us_since(began) for began, ended in moments) * 1000)
 
-    def _capture(self, calls: range, launch: Callable[[int], None]) -> Callable[[], None]:
-        for index in calls:
-            launch(index)  # compiles, which no graph can hold
 
-        def call_all() -> None:
-            for index in calls:
-                self._call(index)
-
-        return self._device.capture(call_all).replay
+def _spans(first: int, count: int, how: Run) -> list[range]:
+    """Calls that follow each other with nothing between them."""
+    together = 1 if how & Run.COLD else max(count, 1)
+    return [range(start, start + together) for start in range(first, first + count, together)]
 
 
 def exit_after(fault: DeviceFault) -> NoReturn:
@@ -229,6 +238,8 @@ class CudaDevice:
             l2_bytes=properties.L2_cache_size,
             driver=f"torch for CUDA {torch.version.cuda}, driver for {_read_driver_version()}",
         )
+        # Not the default stream: a kernel could tell a launch from a capture by a handle of 0.
+        torch.cuda.set_stream(torch.cuda.ExternalStream(self._runtime.make_stream()))  # type: ignore[no-untyped-call]
         self._flush = torch.zeros(_FLUSH_OVER_L2 * self.facts.l2_bytes // 4, dtype=torch.int32, device="cuda")
 
     def allocate(self, content: torch.Tensor) -> "GuardedAllocation":
@@ -286,13 +297,17 @@ class CudaDevice:
     def capture(self, call: Callable[[], None]) -> Graph:
         self.synchronise()
         graph = torch.cuda.CUDAGraph()
+        # One of torch's own would live on: a kernel that keeps its handle could launch beside what is timed.
+        handle = self._runtime.make_stream()
         try:
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, stream=torch.cuda.ExternalStream(handle)):  # type: ignore[no-untyped-call]
                 call()
         except RuntimeError as error:
             self._runtime.forget_error()
             self.synchronise()  # raises where the device is lost, and not only the graph
             raise CaptureFailed(str(error).splitlines()[0]) from error
+        finally:
+            self._runtime.destroy_stream(handle)
         return graph
 
     def stream(self) -> int:
@@ -364,6 +379,15 @@ class _Runtime:
         self._library.cudaDeviceSetLimit(_PERSISTING_L2_LIMIT, ctypes.c_size_t(0))
         self._library.cudaCtxResetPersistingL2Cache()
         self.forget_error()
+
+    def make_stream(self) -> int:
+        stream = ctypes.c_void_p()
+        if status := self._library.cudaStreamCreate(ctypes.byref(stream)):
+            raise RuntimeError(f"CUDA error {status}: {self._library.cudaGetErrorString(status).decode()}")
+        return int(stream.value or 0)
+
+    def destroy_stream(self, stream: int) -> None:
+        self._library.cudaStreamDestroy(ctypes.c_void_p(stream))
 
     def forget_error(self) -> None:
         self._library.cudaGetLastError()

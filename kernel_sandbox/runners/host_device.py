@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from gpu_device import GuardedAllocation
 
+_HOLD_S = 0.002
+
 
 @dataclass(frozen=True)
 class HostMoment:
@@ -38,7 +40,8 @@ class HostDevice:
 
     def settle_cache(self, *, is_cold: bool) -> None: ...
 
-    def hold(self) -> None: ...
+    def hold(self) -> None:
+        time.sleep(_HOLD_S)
 
     def mark(self) -> HostMoment:
         return HostMoment(time.perf_counter_ns() / 1000)

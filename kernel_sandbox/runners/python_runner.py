@@ -6,7 +6,7 @@ MODE is `interpret` (Triton on the CPU), `device`, or `device=UUID` for one of s
 in `call.json` beside this file, the kernel in `kernel.py` or `kernel.so`. It speaks the protocol of cpp_runner.cpp, but
 answers a RUN when the calls are done, with what they took by the device's clock, and copies what they left into the
 arena afterwards, before it reads the next request. A RUN may have one word of payload, Run of gpu_device.py. COPY_IN
-copies what lies in the arena now to where a layout's calls find it.
+copies what lies in the arena now to where a layout's calls find it; CAPTURE makes the CUDA graphs that a RUN replays.
 
 Runs inside the sandbox: the standard library, torch and Triton, no import of the project. Nothing that it says is
 believed but "the calls returned"; what it checks of the kernel (library calls, inputs) stands beside the rules that its
@@ -18,7 +18,6 @@ import ctypes
 import fcntl
 import functools
 import json
-import linecache
 import mmap
 import os
 import random
@@ -36,7 +35,7 @@ FOLDER = Path(__file__).parent
 
 MACHINERY_FAILED, LOAD_FAILED, CHANGED_FLOAT_STATE, LIBRARY_CALL, CHANGED_INPUTS = range(70, 75)
 KERNEL_RAISED, CANNOT_INTERPRET, RACE = 75, 76, 79  # 77 and 78 are those of gpu_device.py
-HELLO, PREPARE, LAY_OUT, RUN, COPY_IN = range(5)
+HELLO, PREPARE, LAY_OUT, RUN, COPY_IN, CAPTURE = range(6)
 REQUEST, REPLY = struct.Struct("=QIIII"), struct.Struct("=QQ")
 OUTPUTS_BIT = 1 << 63
 
@@ -54,7 +53,7 @@ if __name__ == "__main__" and sys.argv[1] == "interpret":
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 
 import torch  # noqa: E402
-from device_slots import CudaKernel, DeviceSlot  # noqa: E402
+from device_slots import BareSlot, CudaKernel, DeviceSlot, profiler_range  # noqa: E402
 from gpu_device import (  # noqa: E402
     NO_DEVICE_STATUS,
     NO_GRAPH,
@@ -68,6 +67,7 @@ from gpu_device import (  # noqa: E402
 )
 from host_device import HostDevice  # noqa: E402
 from host_watch import HostWatch, computes_as_before  # noqa: E402
+from python_kernel import PythonKernel  # noqa: E402
 
 
 @dataclass
@@ -98,34 +98,6 @@ class Tensor:
         return count * self.dtype.itemsize
 
 
-class PythonKernel:
-    """A module with a host function that launches Triton's kernels."""
-
-    def __init__(self, call: dict[str, Any]) -> None:
-        path = FOLDER / "kernel.py"
-        module = types.ModuleType("kernel")
-        module.__file__ = str(path)
-        module.__dict__.update({f"LAUNCH_{name}": value for name, value in call["launch_parameters"].items()})
-        sys.modules["kernel"] = module  # Triton looks functions up by their module
-        linecache.checkcache(str(path))
-        exec(compile(path.read_text(), str(path), "exec"), module.__dict__)
-        for name in filter(None, (call["entry"], call["prepare"])):
-            if not callable(module.__dict__.get(name)):
-                raise ValueError(f"the source defines no function {name}")
-        self.entry: Any = module.__dict__[call["entry"]]
-        self.repack: Any = module.__dict__[call["prepare"]] if call["prepare"] else None
-
-    def prepare(self, device: Any, parameters: list[torch.Tensor]) -> Any:
-        result = self.repack(*parameters)
-        for part in result if type(result) is tuple else (result,):
-            if type(part) is not torch.Tensor:  # one of a class of its own could compute where it is read
-                raise TypeError(f"prepare gave {type(part).__name__}: a tensor or a tuple of tensors is wanted")
-        return result
-
-    def call(self, device: Any, tensors: list[torch.Tensor], prepared: Any, sizes: list[int]) -> None:
-        self.entry(*tensors, *([] if self.repack is None else [prepared]), *sizes)
-
-
 class Runner:
     def __init__(
         self, call: dict[str, Any], inputs: torch.Tensor, outputs: torch.Tensor, device: Any, kernel: Any
@@ -134,15 +106,17 @@ class Runner:
         self.watch: HostWatch | None = None
         self.device, self.kernel = device, kernel
         self.segments = inputs, outputs
+        self.slot_kind = DeviceSlot if call["has_guards"] else BareSlot
         self.axis_names = call["axes"]
         self.tensors = [Tensor(**{**each, "dtype": getattr(torch, each["dtype"])}) for each in call["tensors"]]
         self.parameters = [tensor for tensor in self.tensors if tensor.role == "parameter"]
         self.prepared: list[Any] = []
-        self.parameter_slots: dict[int, DeviceSlot] = {}
+        self.parameter_slots: dict[int, DeviceSlot | BareSlot] = {}
         self.axes: dict[str, int] = {}
-        self.calls: list[tuple[int, list[DeviceSlot]]] = []
+        self.calls: list[tuple[int, list[DeviceSlot | BareSlot]]] = []
         self.arguments: list[tuple[list[torch.Tensor], Any, list[int]]] = []
         self.device_calls = DeviceCalls(device, self.call)
+        self.is_poisoned = False
 
     def lay_out(self, words: tuple[int, ...]) -> None:
         axis_count = words[2]
@@ -150,9 +124,11 @@ class Runner:
         self.axes = dict(zip(self.axis_names, words[3:at], strict=True))
         count, per_call = words[at], words[at + 1]
         at += 2
-        self.calls = []
+        self.calls, self.arguments = [], []
         self.device_calls = DeviceCalls(self.device, self.call)
-        self.device.poison_free_memory()
+        if self.slot_kind is DeviceSlot and not self.is_poisoned:
+            self.device.poison_free_memory()
+            self.is_poisoned = True  # what is freed from here on is the kernel's own
         for _ in range(count):
             places = words[at + 1 : at + 1 + per_call]
             slots = [self.slot(tensor, place) for tensor, place in zip(self.tensors, places, strict=True)]
@@ -167,14 +143,14 @@ class Runner:
             slot.refill()
         self.arguments = [self.arguments_of(*call) for call in self.calls]
 
-    def slot(self, tensor: Tensor, place: int) -> DeviceSlot:
+    def slot(self, tensor: Tensor, place: int) -> DeviceSlot | BareSlot:
         if tensor.role == "parameter" and place in self.parameter_slots:
             return self.parameter_slots[place]
         arena, offset = self.segments[place >> 63], place & ~OUTPUTS_BIT
         size = tensor.size_bytes(self.axes)
         if offset + size > len(arena):
             fail(MACHINERY_FAILED, "a tensor lies outside the arena")
-        slot = DeviceSlot(self.device, arena, offset, size, is_result=tensor.role in ("state", "output"))
+        slot = self.slot_kind(self.device, arena, offset, size, is_result=tensor.role in ("state", "output"))
         if tensor.role == "parameter":
             self.parameter_slots[place] = slot
         return slot
@@ -192,12 +168,23 @@ class Runner:
             self.prepared.append(result)
         return total
 
+    def capture(self, first: int, count: int, how: Run) -> int:
+        """NO_GRAPH where no graph can hold the calls. What they leave is not copied back."""
+        try:
+            self.device_calls.capture(first, count, how, functools.partial(self.launch, is_watched=False))
+        except CaptureFailed:
+            return int(NO_GRAPH)
+        return 0
+
     def run(self, first: int, count: int, how: Run) -> int:
         """What the calls took by the device's clock, in ns."""
         launch = functools.partial(self.launch, is_watched=not how & Run.TIMED)
-        return int(self.device_calls.run(first, count, how, launch))
+        with profiler_range(self.device) if how & Run.PROFILED else contextlib.nullcontext():
+            return int(self.device_calls.run(first, count, how, launch))
 
-    def arguments_of(self, parameter_set: int, slots: list[DeviceSlot]) -> tuple[list[torch.Tensor], Any, list[int]]:
+    def arguments_of(
+        self, parameter_set: int, slots: list[DeviceSlot | BareSlot]
+    ) -> tuple[list[torch.Tensor], Any, list[int]]:
         """Of one call: its tensors in task order, what `prepare` gave, the axes' sizes."""
         tensors = [tensor.view(slot.content, self.axes) for tensor, slot in zip(self.tensors, slots, strict=True)]
         return tensors, self.prepared[parameter_set] if self.prepared else None, list(self.axes.values())
@@ -288,7 +275,7 @@ def receive(count: int) -> bytes:
     while len(content) < count:
         piece = _read(0, count - len(content))
         if not piece:
-            _exit(0)
+            raise EOFError
         content += piece
     return content
 
@@ -327,6 +314,10 @@ def main() -> None:
         if mode == "interpret":
             runner.watch_launches()
         serve(runner, replies)
+    except EOFError:
+        if not call["is_watched"]:
+            _exit(0)
+        # What watches may collect its report when a process ends as processes do.
     except DeviceMissing as missing:
         fail(NO_DEVICE_STATUS, str(missing))
     except DeviceFault as fault:
@@ -372,9 +363,9 @@ def serve(runner: Runner, replies: int) -> None:
             runner.lay_out(words)
         elif kind == RUN:
             how = Run(words[0] if words else 0)
-            with contextlib.suppress(CaptureFailed):
-                value = NO_GRAPH
-                value = runner.run(first, count, how)
+            value = runner.run(first, count, how)
+        elif kind == CAPTURE:
+            value = runner.capture(first, count, Run(words[0]))
         elif kind == COPY_IN:
             runner.copy_in()
         _write(replies, REPLY.pack(nonce, value))

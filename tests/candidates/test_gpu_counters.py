@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from candidates.gpu_counters import METRICS, counters_command, read_counters
+from candidates.gpu_counters import METRICS, counters_command, read_counters, why_no_counters
 
 HEADER = (
     '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size","Device",'
@@ -51,5 +51,28 @@ def test_any_output_is_read(text: str, lines: list[str]) -> None:
         assert kernel.as_text()
 
 
-def test_the_command_ends_with_what_is_profiled() -> None:
-    assert counters_command(["python", "runner.py"])[-2:] == ("python", "runner.py")
+@given(st.text())
+def test_a_reason_is_one_line_whatever_is_reported(report: str) -> None:
+    assert len(why_no_counters(report).splitlines()) == 1
+
+
+def test_says_how_to_be_let_at_counters() -> None:
+    report = (
+        "==PROF== Connected to process 42 (/usr/bin/python3)\n"
+        "==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access NVIDIA GPU Performance Counters on "
+        "the target device 0.\n==WARNING== No kernels were profiled.\n"
+    )
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in why_no_counters(report)
+
+
+def test_the_first_error_is_the_reason() -> None:
+    report = "==ERROR== A driver resource was unavailable.\n==ERROR== An error occurred while trying to profile.\n"
+    assert why_no_counters(report) == "ncu: A driver resource was unavailable."
+    assert why_no_counters("==WARNING== No kernels were profiled.\n") == "ncu saw no launch in the call"
+
+
+def test_the_command_writes_to_a_file_and_ends_with_what_is_profiled() -> None:
+    command = counters_command("/scratch/log", ["python", "runner.py"])
+    assert command[-2:] == ("python", "runner.py")
+    assert command[command.index("--log-file") + 1] == "/scratch/log"
+    assert command[command.index("--profile-from-start") + 1] == "off"

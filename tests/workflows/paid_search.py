@@ -135,16 +135,18 @@ class Bench:
             return _rejected(Reason.WRONG_VALUES)
         return Accepted(evidence=EvidenceKind.NATIVE, seed=1, calls_checked=1, worst_error_in_bounds=0.5)
 
-    def check(self, task: KernelTask, candidate: Candidate) -> None:
+    def check(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> None:
         """Sanitizers find nothing."""
 
     def screen(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> Measurement:
         return _measurement(candidate, Stage.SCREEN)
 
-    def race(self, task: KernelTask, candidate: Candidate, artifact: bytes, most_s: float) -> Measurement:
+    def race(self, task: KernelTask, candidate: Candidate, artifact: bytes, most_s: float, live: None) -> Measurement:
         return _measurement(candidate, Stage.RACE)
 
-    def confirm(self, task: KernelTask, candidate: Candidate, artifact: bytes, most_s: float) -> Measurement:
+    def confirm(
+        self, task: KernelTask, candidate: Candidate, artifact: bytes, most_s: float, live: None
+    ) -> Measurement:
         self._place.dies_at("settle")
         return _measurement(candidate, Stage.CONFIRM)
 
@@ -208,7 +210,9 @@ def services(place: Place) -> list[QueueService]:
     bench = Bench(place)
     author = AuthorActivities(ledger, blobs, {"llm": DyingAgent(agent, place)}.__getitem__)
     build = BuildActivities(ledger, blobs, bench, parallel=2)
-    device = DeviceSearchActivities(ledger, blobs, bench, bench, lambda task: bench)
+    device = DeviceSearchActivities(
+        ledger, blobs, bench, bench, lambda task: bench, lambda task: None, lambda *kernel: None
+    )
     tune = TuneActivities(ledger)
     return [
         QueueService(queue=queues.CONTROL, activities=[tune.conclude_tune, tune.conclude_exam], parallel=2),

@@ -31,6 +31,10 @@ class Others:
         self.calls, self.refusal = [], refusal
 
     @activity.defn
+    def check_live(self, ship: ShipInput) -> None:
+        self.calls.append("check_live")
+
+    @activity.defn
     def assemble_build(self, ship: ShipInput) -> ShippedBuild:
         self.calls.append("assemble_build")
         return ShippedBuild(build_id="b")
@@ -66,7 +70,13 @@ async def serving(client, queue, workflows, activities):
 async def ship_with(address, workflow, others, device_id="cpu-none"):
     """The result, and the history."""
     client = await open_namespace(address, f"ship-{uuid.uuid4().hex}")
-    all_of_them = [others.assemble_build, others.gate_build, others.conclude_run, others.propose_pull_requests]
+    all_of_them = [
+        others.check_live,
+        others.assemble_build,
+        others.gate_build,
+        others.conclude_run,
+        others.propose_pull_requests,
+    ]
     async with (
         serving(client, queues.CONTROL, [workflow], []),
         serving(client, queues.SHIP, [], all_of_them),
@@ -97,7 +107,7 @@ def test_a_forge_that_refuses_takes_nothing_from_the_run(server_address):
     others = Others(refusal=ForgeRefused("the token is not allowed to"))
     result, _ = asyncio.run(ship_with(server_address, ShipWinner, others))
     assert result == ShippedBuild(build_id="b")
-    assert others.calls == ["assemble_build", "gate_build", "conclude_run", "propose_pull_requests"]
+    assert others.calls == ["check_live", "assemble_build", "gate_build", "conclude_run", "propose_pull_requests"]
 
 
 async def start_ship_worker(client, address, home, server):
@@ -123,7 +133,7 @@ async def kill_while(address, runs, server, fault, device_id):
     try:
         async with (
             serving(client, queues.CONTROL, [ShipWinner], []),
-            serving(client, queues.device_queue(device_id), [], [Others().gate_build]),
+            serving(client, queues.device_queue(device_id), [], [Others().check_live, Others().gate_build]),
         ):
             workers.append(await start_ship_worker(client, address, runs.home, server))
             handle = await client.start_workflow(

@@ -68,7 +68,7 @@ def test_a_judgement_whose_machinery_fails_is_no_attempt_and_is_made_again(ledge
     proposals, generation = _built_generation(ledger, blobs)
     rejected = Rejected(reason=Reason.CRASHED, workload=None, evidence=Evidence(message="it crashed"), seed=1)
     judge = ScriptedJudge([rejected, SandboxError("somebody killed it"), rejected])
-    activities = DeviceSearchActivities(ledger, blobs, judge, sanitizers=None, benchmark=None)
+    activities = DeviceSearchActivities(ledger, blobs, judge, sanitizers=None, benchmark=None, live=None, count=None)
 
     with pytest.raises(SandboxError):
         ActivityEnvironment().run(activities.evaluate_generation, generation)
@@ -84,7 +84,7 @@ def test_what_was_only_interpreted_is_not_timed_and_waits_for_a_device(ledger, t
     proposals, generation = _built_generation(ledger, blobs, task, LanguageName.TRITON)
     interpreted = Accepted(evidence=EvidenceKind.INTERPRETED, seed=1, calls_checked=4, worst_error_in_bounds=0.5)
     judge = ScriptedJudge([interpreted, NeedsDevice(target="cpu-0", note="no inline assembly")])
-    activities = DeviceSearchActivities(ledger, blobs, judge, sanitizers=None, benchmark=None)
+    activities = DeviceSearchActivities(ledger, blobs, judge, sanitizers=None, benchmark=None, live=None, count=None)
 
     ActivityEnvironment().run(activities.evaluate_generation, generation)
     settle = SettleInput(run_id="run", task_id=task.id, stop_reason="budget: 0 attempts left")

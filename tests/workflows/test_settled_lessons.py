@@ -16,7 +16,7 @@ TASK = double_task()
 class LosingBenchmark:
     """Every race is lost."""
 
-    def race(self, task, candidate, artifact, *, most_s):
+    def race(self, task, candidate, artifact, *, live, most_s):
         return measurement(0.9, stage="race").model_copy(update={"decision": "lose"})
 
 
@@ -31,7 +31,13 @@ def test_a_settled_search_leaves_what_it_learned(tmp_path):
         ledger.put_artifact(TASK.id, each.proposal.candidate.id, blobs.put(b"artifact"))
         ledger.put_attempt("run", TASK.id, each)
     activities = DeviceSearchActivities(
-        ledger, blobs, judge=None, sanitizers=None, benchmark=lambda task: LosingBenchmark()
+        ledger,
+        blobs,
+        judge=None,
+        sanitizers=None,
+        benchmark=lambda task: LosingBenchmark(),
+        live=lambda task: None,
+        count=None,
     )
     settle = SettleInput(run_id="run", task_id=TASK.id, stop_reason="budget")
     for _ in range(2):  # the second time is a retry

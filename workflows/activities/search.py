@@ -7,11 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from temporalio import activity
 
 from candidates.agent import Attempt, Budget, KernelAgent, Stop, fastest_first
-from candidates.benchmark.benchmark import Benchmark
+from candidates.benchmark.benchmark import Benchmark, LiveKernel
 from candidates.builder import Builder
 from candidates.candidate import Candidate, Proposal
+from candidates.gpu_counters import WorkloadCounters
 from candidates.judge.judge import Judge
-from candidates.judge.sanitizers import Sanitizers
+from candidates.judge.sanitizers_by_language import SanitizersByLanguage
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
 from candidates.ledger.ledger import Ledger
@@ -123,12 +124,16 @@ class DeviceSearchActivities:
         ledger: Ledger,
         blobs: BlobStore,
         judge: Judge,
-        sanitizers: Sanitizers,
+        sanitizers: SanitizersByLanguage,
         benchmark: Callable[[KernelTask], Benchmark | None],
+        live: Callable[[KernelTask], LiveKernel | None],
+        count: Callable[[KernelTask, Candidate, bytes], WorkloadCounters | None],
     ) -> None:
-        """`benchmark` None: nothing here times kernels for the task's device."""
+        """`benchmark` None: nothing here times kernels for the task's device. `live`: what serves the task now. `count`
+        reads a device's counters, where it has any."""
         self._ledger, self._blobs, self._judge = ledger, blobs, judge
-        self._sanitizers, self._benchmark = sanitizers, benchmark
+        self._sanitizers, self._benchmark, self._live = sanitizers, benchmark, live
+        self._count = count
 
     @activity.defn
     def evaluate_generation(self, generation: Generation) -> GenerationOutcome:
@@ -139,7 +144,7 @@ class DeviceSearchActivities:
         with beating():
             for proposal in _proposals(self._blobs, generation):
                 if proposal.candidate.id not in done:
-                    attempt = self._evaluate(task, proposal)
+                    attempt = self._evaluate(generation.run_id, task, proposal)
                     self._ledger.put_attempt(generation.run_id, task.id, attempt)
                     self._report(generation.run_id, task, attempt)
         return GenerationOutcome(
@@ -168,7 +173,7 @@ class DeviceSearchActivities:
             ),
         )
 
-    def _evaluate(self, task: KernelTask, proposal: Proposal) -> Attempt:
+    def _evaluate(self, run_id: str, task: KernelTask, proposal: Proposal) -> Attempt:
         artifact = self._artifact(task, proposal.candidate.id)
         verdict = self._judge.judge(task, proposal.candidate, artifact)
         if not is_native(verdict) or (benchmark := self._benchmark(task)) is None:
@@ -176,7 +181,11 @@ class DeviceSearchActivities:
         screened = benchmark.screen(task, proposal.candidate, artifact)
         if isinstance(screened, Rejected):
             return Attempt(proposal=proposal, verdict=screened)
-        return Attempt(proposal=proposal, verdict=verdict, measurement=screened)
+        fastest = fastest_first(self._ledger.attempts(run_id, task.id))
+        # Half a minute: for what is worth going on from.
+        is_fastest = not fastest or screened.traffic_weighted_speedup > (fastest[0].speedup or 0.0)
+        counters = self._count(task, proposal.candidate, artifact) if is_fastest else None
+        return Attempt(proposal=proposal, verdict=verdict, measurement=screened, counters=counters)
 
     def _settle(self, settle: SettleInput, task: KernelTask, attempts: tuple[Attempt, ...]) -> SearchEnd:
         def ended(decision: str, candidate_id: str | None, reason: str) -> SearchEnd:
@@ -223,7 +232,7 @@ class DeviceSearchActivities:
         # Seconds, where a confirmation takes half a minute: what fails here is not worth confirming.
         for best in (attempt for attempt, measured in raced if measured.decision is Decision.WIN):
             candidate_id = best.proposal.candidate.id
-            sanitized = self._sanitizers.check(task, best.proposal.candidate)
+            sanitized = self._sanitizers.check(task, best.proposal.candidate, self._artifact(task, candidate_id))
             if not isinstance(sanitized, Rejected):
                 break
             caught.append(_in_words(sanitized))
@@ -249,10 +258,13 @@ class DeviceSearchActivities:
         benchmark, artifact = self._benchmark(task), self._artifact(task, candidate.id)
         if benchmark is None:
             raise RuntimeError(f"what was screened for {task.device_id} can no longer be timed here")
+        live = self._live(task)
+        if live is not None and live.candidate.id == candidate.id:
+            live = None  # found once more
         if stage is MeasurementStage.RACE:
-            measured = benchmark.race(task, candidate, artifact, most_s=RACE_S)
+            measured = benchmark.race(task, candidate, artifact, live=live, most_s=RACE_S)
         else:
-            measured = benchmark.confirm(task, candidate, artifact, most_s=CONFIRM_S)
+            measured = benchmark.confirm(task, candidate, artifact, live=live, most_s=CONFIRM_S)
         if isinstance(measured, Measurement):
             self._ledger.put_measurement(run_id, task.id, candidate.id, measured)
         return measured

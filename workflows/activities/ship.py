@@ -9,10 +9,25 @@ from candidates.benchmark.exclusive import exclusive_slot
 from candidates.device import DeviceFingerprint
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.promotions import latest_promotion
+from candidates.ledger.retractions import Retractions
 from candidates.ledger.run_report import report_run
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import EndToEnd, WonKernel, choose_levels
-from candidates.run import BUILD_FAILURE, BuildFailure, BuildRecord, Progress, Ranking, ReplayRecord, RunRequest, Stage
+from candidates.run import (
+    BUILD_FAILURE,
+    LIVE_CHECKS,
+    BuildFailure,
+    BuildRecord,
+    LiveChecks,
+    Progress,
+    PromoteRequest,
+    Ranking,
+    ReplayRecord,
+    RunRequest,
+    SearchEnd,
+    Stage,
+)
 from candidates.serving_build.build import ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.end_to_end import measure_end_to_end
@@ -31,6 +46,37 @@ AUTOMATIC = "setting approve_automatically"
 class ShipActivities:
     def __init__(self, ledger: Ledger, blobs: BlobStore, home: Path, device: DeviceFingerprint) -> None:
         self._ledger, self._blobs, self._home, self._device = ledger, blobs, home, device
+
+    @activity.defn
+    def gather_wins(self, ship: ShipInput) -> None:
+        """Gives a promotion what a run has when it ships: replay and ranking of its base, and the kernels that won."""
+        request = self._ledger.run_request(ship.run_id)
+        if not isinstance(request, PromoteRequest):
+            raise RuntimeError(f"{ship.run_id} is no promotion")
+        for stage, kind in ((Stage.REPLAY, ReplayRecord), (Stage.RANKING, Ranking)):
+            known = _required(self._ledger.stage(request.base_run, stage, kind), stage)
+            self._ledger.put_stage(ship.run_id, stage, known)
+        for task_id in request.task_ids:
+            found = _required(latest_promotion(self._ledger, task_id), f"confirmed kernel for {task_id}")
+            decision = found.decision
+            measurement = self._ledger.measurement(
+                found.run_id, task_id, decision.candidate_id, MeasurementStage.CONFIRM
+            )
+            self._ledger.put_measurement(
+                ship.run_id, task_id, decision.candidate_id, _required(measurement, "confirmation")
+            )
+            self._ledger.put_promotion(ship.run_id, decision)
+            self._ledger.put_search_end(
+                ship.run_id,
+                SearchEnd(
+                    task_id=task_id,
+                    op=self._ledger.task(task_id).op,
+                    decision="won",
+                    candidate_id=decision.candidate_id,
+                    reason=f"won in {found.run_id}",
+                    tried=0,
+                ),
+            )
 
     @activity.defn
     def assemble_build(self, ship: ShipInput) -> ShippedBuild:
@@ -73,6 +119,8 @@ class ShipActivities:
             task = self._ledger.task(decision.task_id)
             if not decision.is_promoted or task.device_id != self._device.id:
                 continue  # a build is for one device
+            if Retractions(self._ledger).of(decision.candidate_id) is not None:
+                continue
             confirmed = self._ledger.measurement(run_id, task.id, decision.candidate_id, MeasurementStage.CONFIRM)
             speedup = _required(confirmed, "confirmation").traffic_weighted_speedup
             won.append(
@@ -119,7 +167,8 @@ class DeviceShipActivities:
         self._tell(ship.run_id, "the model with and without the build")
         try:
             with beating():
-                figures = self._measure(request, ranking, replay, Path(build.path))
+                current = self._build_to_beat(ship.run_id, request.model, Path(build.path))
+                figures = self._measure(request, ranking, replay, Path(build.path), current)
         except ServedProcessEnded as ended:
             if not ended.is_patched:
                 raise
@@ -138,7 +187,9 @@ class DeviceShipActivities:
             or self._ledger.stage(run_id, BUILD_FAILURE, BuildFailure) is not None
         )
 
-    def _measure(self, request: RunRequest, ranking: Ranking, replay: ReplayRecord, build_folder: Path) -> EndToEnd:
+    def _measure(
+        self, request: RunRequest, ranking: Ranking, replay: ReplayRecord, build_folder: Path, current: Path | None
+    ) -> EndToEnd:
         model = open_model(request.model, self._home)
         with exclusive_slot():
             return measure_end_to_end(
@@ -149,7 +200,17 @@ class DeviceShipActivities:
                 threads=ranking.threads,
                 seconds=request.end_to_end_s,
                 compile_seconds=request.compile_s,
+                current=current,
             )
+
+    def _build_to_beat(self, run_id: str, model: str, build_folder: Path) -> Path | None:
+        """The live one of the model, where there is another and all that is in it still holds."""
+        store, checks = BuildStore(self._home), self._ledger.stage(run_id, LIVE_CHECKS, LiveChecks)
+        live = store.current()
+        if live is None or live == build_folder.name or (checks is not None and checks.some_fail):
+            return None
+        build = store.show(live)
+        return build.path if build.manifest.model == model else None
 
     def _tell(self, run_id: str, message: str) -> None:
         self._ledger.add_progress(run_id, Progress(stage=Stage.END_TO_END, message=message))

@@ -1,6 +1,7 @@
 """Activities that find out what is worth the work: the device's ceilings, the traffic's steps, the hot ops."""
 
 import functools
+from collections.abc import Callable
 from pathlib import Path
 
 from temporalio import activity
@@ -11,8 +12,11 @@ from candidates.device import DeviceCeilings
 from candidates.device_model import calibrate, replay_on_device
 from candidates.ledger.ledger import Ledger
 from candidates.run import Progress, Ranking, ReplayRecord, RunRequest, Stage
+from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.counted_traffic import read_counted_traffic
 from candidates.site_timing import use_threads
 from candidates.survey import survey_hot_ops
+from candidates.task import KernelTask
 from traces.formats.read import read_trace
 from traces.requests import TraceError
 from traces.served_model import open_model
@@ -123,8 +127,14 @@ class SurveyActivities:
             keep=request.workloads_per_op,
             ceilings_of=functools.partial(self._ceilings, run),
             put_task=self._ledger.put_task,
+            recount=self._recount(request),
             tell=functools.partial(self._tell, run, Stage.RANKING),
         )
+
+    def _recount(self, request: RunRequest) -> Callable[[KernelTask], KernelTask]:
+        if request.counters is None:
+            return lambda task: task
+        return read_counted_traffic(Path(request.counters), BuildStore(self._home)).applied_to
 
     def _ceilings(self, run: RunInput, threads: int) -> DeviceCeilings:
         known = self._ledger.ceilings(run.device_id, threads)

@@ -14,6 +14,7 @@ from compiler_agent.agents.llm.history import AGENT, History, share_of_floor
 from compiler_agent.agents.llm.quoting import in_one_line, quote
 
 BEST_SHOWN, LAST_SHOWN = 3, 5
+_LAUNCHES_SHOWN = 4
 _NOTE_CHARACTERS, _MESSAGE_CHARACTERS, _LOG_CHARACTERS, _SOURCE_CHARACTERS = 300, 1_500, 4_000, 60_000
 
 
@@ -39,10 +40,10 @@ def lessons_section(cards: tuple[str, ...]) -> str:
 
 
 def kernel_section(task: KernelTask, label: str, attempt: Attempt) -> str:
-    """Source and speed of a kernel of this task."""
-    speed = speed_section(task, attempt)
+    """Source, speed and counters of a kernel of this task."""
+    speed, counters = speed_section(task, attempt), counters_section(task, attempt)
     source = quote(f"source of {label}", attempt.proposal.candidate.source, _SOURCE_CHARACTERS)
-    return "\n".join(filter(None, [_header_lines(label, attempt), speed, source]))
+    return "\n".join(filter(None, [_header_lines(label, attempt), speed, counters, source]))
 
 
 def winner_section(attempt: Attempt) -> str:
@@ -69,6 +70,18 @@ def speed_section(task: KernelTask, attempt: Attempt) -> str:
         f"Measured: {attempt.speedup or 0.0:.3f}x over the traffic, {share_of_floor(task, attempt):.0%} of the floor:"
     )
     return "\n".join([summary, *lines])
+
+
+def counters_section(task: KernelTask, attempt: Attempt) -> str:
+    """What a GPU's hardware counted in one call, a line a launch; empty where nothing was."""
+    counted = attempt.counters
+    if counted is None or counted.workload not in task.public_calls_per_hour:
+        return ""
+    launches = counted.kernels[:_LAUNCHES_SHOWN]
+    lines = [in_one_line(conceal(task, launch.as_text()), _MESSAGE_CHARACTERS) for launch in launches]
+    if left_out := len(counted.kernels) - len(launches):
+        lines.append(f"and {left_out} more launches")
+    return quote(f"hardware counters at {counted.workload}, each launch alone and with empty caches", "\n".join(lines))
 
 
 def target_section(task: KernelTask, attempt: Attempt) -> str:

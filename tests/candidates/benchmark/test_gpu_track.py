@@ -1,22 +1,34 @@
 """Races as on a GPU, with the CPU in its place: PyTorch against Triton's interpreter, both on copies of the arena."""
 
+import itertools
+import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 from ceilings_of_tests import generous_ceilings
 
-from candidates.benchmark.baseline import BaselinePool
+from candidates.benchmark.baseline import BaselineFailed, BaselinePool, DeviceBaselineRunner
 from candidates.benchmark.benchmark import Benchmark
 from candidates.benchmark.gpu_track import GpuTrack
+from candidates.benchmark.pairing import Pairing, Sample, Side
+from candidates.benchmark.track import Venue
 from candidates.candidate import Candidate, LanguageName
 from candidates.device import Gpu
+from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.judge.python_runner import INTERPRETED
+from candidates.judge.runner_process import RunnerProcess
+from candidates.kernel_runner import Call, NoGraph
 from candidates.measurement import Baseline, Decision, Measurement
+from candidates.reference import load_reference
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
 from candidates.verdict import Reason, Rejected
+from kernel_sandbox.arena import Arena, Segment
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from kernel_sandbox.runners.gpu_device import Run
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -46,22 +58,46 @@ def _gated(x, weight, y):
 def kernel(x, weight, y, rows):
     _gated[(rows,)](x, weight, y)
 """
+RUNNING_MEAN = """def reference(x, s):
+    slow = torch.ones(400, 400, dtype=x.dtype)
+    for _ in range(4):
+        slow = slow @ slow * 0
+    s.mul_(0.5).add_(x)
+    return s + slow[0, 0]
+"""
+RUNNING_MEAN_KERNEL = """import triton
+import triton.language as tl
+
+
+@triton.jit
+def _mean(x, s, y):
+    at = tl.program_id(0) * 256 + tl.arange(0, 256)
+    value = tl.load(s + at) * 0.5 + tl.load(x + at)
+    tl.store(s + at, value)
+    tl.store(y + at, value)
+
+
+def kernel(x, s, y, rows):
+    _mean[(rows,)](x, s, y)
+"""
 REMEMBERS = KERNEL.replace("def kernel(", "CALLS = []\n\n\ndef kernel(").replace(
     "    _gated[", "    CALLS.append(x)\n    if len(CALLS) < 9:\n        _gated["
 )
 
 
-def task_of(reference: str) -> KernelTask:
-    def tensor(name: str, role: InputRole, *shape: int | str) -> InputSpec:
-        order = tuple(range(len(shape)))
-        return InputSpec(name=name, element_type=ElementType.FLOAT32, shape=shape, dim_order=order, role=role)
+def tensor(name: str, role: InputRole, *shape: int | str) -> InputSpec:
+    order = tuple(range(len(shape)))
+    return InputSpec(name=name, element_type=ElementType.FLOAT32, shape=shape, dim_order=order, role=role)
 
+
+def task_of(reference: str, second: InputSpec | None = None) -> KernelTask:
+    second = second or tensor("weight", InputRole.PARAMETER, 256)
     return KernelTask(
         op="gated",
         site="model.gated",
         level=SiteLevel.LEAF,
         reference=reference,
-        inputs=(tensor("x", InputRole.ACTIVATION, "rows", 256), tensor("weight", InputRole.PARAMETER, 256)),
+        inputs=(tensor("x", InputRole.ACTIVATION, "rows", 256), second),
         outputs=(TensorSpec(name="y", element_type=ElementType.FLOAT32, shape=("rows", 256), dim_order=(0, 1)),),
         axes=("rows",),
         workloads=(Workload(axes={"rows": 1}, calls_per_hour=100.0), Workload(axes={"rows": 2}, calls_per_hour=50.0)),
@@ -71,25 +107,46 @@ def task_of(reference: str) -> KernelTask:
     )
 
 
+class OneForm(GpuTrack):
+    """Where a kernel has only one form, and batches have several calls."""
+
+    form = 0
+    sample_us = 10_000.0
+
+    def open_kernel(
+        self, candidate: Candidate, artifact: bytes, at: Venue, *, is_judged: bool, dispatch_us: float
+    ) -> tuple[Side, ...]:
+        forms = super().open_kernel(candidate, artifact, at, is_judged=is_judged, dispatch_us=dispatch_us)
+        return (forms[self.form],)
+
+
+class OnlyGraph(OneForm):
+    form = 1
+
+
 @pytest.fixture(scope="module")
-def benchmark_on_gpu(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Benchmark]:
-    folder = tmp_path_factory.mktemp("gpu")
-    with BaselinePool(folder, GPU.uuid, (sys.executable, str(HOST_BASELINE))) as pool:
-        yield Benchmark(
-            GpuTrack(SANDBOX, GPU, pool, INTERPRETED),
-            generous_ceilings(),
-            cache_folder=folder,
-            baselines=(Baseline.EAGER_OUT, Baseline.EAGER_GRAPH),
-        )
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BaselinePool]:
+    with BaselinePool(tmp_path_factory.mktemp("compile"), GPU.uuid, (sys.executable, str(HOST_BASELINE))) as pool:
+        yield pool
 
 
-def race(benchmark: Benchmark, reference: str, source: str) -> Measurement | Rejected:
+@pytest.fixture(scope="module")
+def benchmark_on_gpu(pool: BaselinePool, tmp_path_factory: pytest.TempPathFactory) -> Benchmark:
+    return benchmark_on(GpuTrack(SANDBOX, GPU, pool, INTERPRETED), tmp_path_factory.mktemp("gpu"))
+
+
+def benchmark_on(track: GpuTrack, folder: Path, defences: Defences = ALL_DEFENCES) -> Benchmark:
+    baselines = (Baseline.EAGER_OUT, Baseline.EAGER_GRAPH)
+    return Benchmark(track, generous_ceilings(), cache_folder=folder, baselines=baselines, defences=defences)
+
+
+def race(benchmark: Benchmark, task: KernelTask, source: str) -> Measurement | Rejected:
     candidate = Candidate(language=LanguageName.TRITON, source=source)
-    return benchmark.race(task_of(reference), candidate, b"", most_pairs=20, most_s=20.0)
+    return benchmark.race(task, candidate, b"", most_pairs=20, most_s=20.0)
 
 
 def test_a_faster_kernel_wins(benchmark_on_gpu: Benchmark) -> None:
-    measured = race(benchmark_on_gpu, SLOW, KERNEL)
+    measured = race(benchmark_on_gpu, task_of(SLOW), KERNEL)
     assert isinstance(measured, Measurement), measured
     assert measured.decision is Decision.WIN
     for workload in measured.workloads:
@@ -99,12 +156,91 @@ def test_a_faster_kernel_wins(benchmark_on_gpu: Benchmark) -> None:
 
 
 def test_a_slower_kernel_loses(benchmark_on_gpu: Benchmark) -> None:
-    measured = race(benchmark_on_gpu, QUICK, KERNEL)
+    measured = race(benchmark_on_gpu, task_of(QUICK), KERNEL)
     assert isinstance(measured, Measurement), measured
     assert measured.decision is Decision.LOSE
 
 
 def test_calls_that_are_timed_are_checked(benchmark_on_gpu: Benchmark) -> None:
-    measured = race(benchmark_on_gpu, SLOW, REMEMBERS)
+    measured = race(benchmark_on_gpu, task_of(SLOW), REMEMBERS)
     assert isinstance(measured, Rejected), measured
     assert measured.reason is Reason.OUTPUT_NOT_WRITTEN
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("track", [OneForm, OnlyGraph])
+def test_states_are_as_before_the_batch_in_both_forms(pool: BaselinePool, tmp_path: Path, track: type[OneForm]) -> None:
+    task = task_of(RUNNING_MEAN, tensor("s", InputRole.STATE, "rows", 256))
+    # On a busy CPU, which a GPU is not, batches and single calls see different loads.
+    benchmark = benchmark_on(track(SANDBOX, GPU, pool, INTERPRETED), tmp_path, ALL_DEFENCES - {Defence.SINGLE_CALLS})
+    measured = race(benchmark, task, RUNNING_MEAN_KERNEL)
+    assert isinstance(measured, Measurement), measured
+    assert measured.decision is Decision.WIN
+    assert {workload.is_graph for workload in measured.workloads} == {track is OnlyGraph}
+
+
+class Recorded:
+    """A sampler that notes by which runner each side was timed; a held runner's handshake takes as long as the hold."""
+
+    shares_core = False
+
+    def __init__(self) -> None:
+        self.runners: set[object] = set()
+
+    def sample(self, side: Side, count: int) -> Sample:
+        self.runners.add(side.runner)
+        hold_ns = 600_000 if str(side.runner).endswith("alone") else 0
+        return Sample(batch_ns=hold_ns + 20_000 * count, null_ns=hold_ns, was_preempted=False)
+
+    def sample_null(self, side: Side, count: int) -> int:
+        self.runners.add(side.runner)
+        return 600_000 if str(side.runner).endswith("alone") else 0
+
+
+@pytest.mark.parametrize(("count", "ending"), [(1, "_alone"), (4, "")])
+def test_single_calls_are_timed_alone_on_all_sides(count: int, ending: str) -> None:
+    def side(name: str) -> Side:
+        return Side(runner=name, alone=f"{name}_alone")  # type: ignore[arg-type]
+
+    sampler = Recorded()
+    pairing = Pairing(side("baseline"), side("kernel"), count, np.random.default_rng(0), handshake=side("handshake"))
+    pairing.take(sampler, 5, math.inf)  # type: ignore[arg-type]
+    assert sampler.runners == {f"{name}{ending}" for name in ("baseline", "kernel", "handshake")}
+    assert pairing.candidate_times_us() == pytest.approx([20.0] * 5)
+
+
+@pytest.mark.slow
+def test_a_kernel_that_no_graph_holds_any_more_is_rejected(
+    pool: BaselinePool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captures = itertools.count()
+
+    def capture(self: RunnerProcess, first: int, count: int, how: int) -> None:
+        if next(captures) > 3:
+            raise NoGraph("no CUDA graph can hold its calls")
+
+    monkeypatch.setattr(RunnerProcess, "capture", capture)
+    measured = race(benchmark_on(OnlyGraph(SANDBOX, GPU, pool, INTERPRETED), tmp_path), task_of(SLOW), KERNEL)
+    assert isinstance(measured, Rejected), measured
+
+
+@pytest.mark.slow
+def test_a_baseline_whose_device_faults_leaves_the_next_one_a_process(tmp_path: Path) -> None:
+    with (
+        BaselinePool(tmp_path, "GPU-faults", (sys.executable, str(HOST_BASELINE))) as pool,
+        Arena(1 << 16, 1 << 16) as arena,
+    ):
+        for _ in range(2):
+            runner = pool.open(Baseline.EAGER_OUT, task_of(QUICK), arena, None, 1)
+            assert isinstance(runner, DeviceBaselineRunner)
+            places = [arena.allocate(segment, 1024) for segment in (Segment.INPUTS, Segment.INPUTS, Segment.OUTPUTS)]
+            runner.lay_out([1], [Call(tensors=tuple(places), parameter_set=0)])
+            with pytest.raises(BaselineFailed):
+                runner.capture(0, 1, Run.GRAPH)
+            runner.close()
+
+
+def test_what_a_reference_makes_itself_is_on_its_device() -> None:
+    source = "def reference(x):\n    return torch.arange(3), torch.zeros(2, device='cpu'), x.new_zeros(2)\n"
+    made = load_reference(source, torch.device("meta"))(torch.empty(1))
+    assert [tensor.device.type for tensor in made] == ["meta", "cpu", "cpu"]

@@ -58,6 +58,11 @@ def test_a_log_without_errors_is_clean() -> None:
     assert read_sanitizer_log(Tool.RACECHECK, races) == Clean(tool=Tool.RACECHECK)
 
 
+def test_a_race_that_may_be_meant_is_no_error() -> None:
+    warned = RACE.replace("Error: Race", "Warning: Race").replace("(1 error, 0 warnings)", "(0 errors, 1 warning)")
+    assert read_sanitizer_log(Tool.RACECHECK, warned) == Clean(tool=Tool.RACECHECK)
+
+
 @pytest.mark.parametrize(
     ("tool", "log", "reason", "message", "errors"),
     [
@@ -113,6 +118,14 @@ def test_says_the_first_error_and_where(tool: Tool, log: str, reason: Reason, me
 )
 def test_a_log_without_its_summary_is_no_clean_bill(log: str) -> None:
     assert isinstance(read_sanitizer_log(Tool.MEMCHECK, log), Unfinished)
+
+
+def test_a_log_that_names_a_warning_first_says_the_error() -> None:
+    lines = RACE.splitlines()
+    log = "\n".join([lines[0], lines[1].replace("Error: Race", "Warning: Race"), *lines[1:]])
+    found = read_sanitizer_log(Tool.RACECHECK, log)
+    assert isinstance(found, Flawed)
+    assert found.message.startswith("Error: Race reported between Write access at fold")
 
 
 @given(st.lists(st.sampled_from([*INVALID_WRITE.splitlines(), *RACE.splitlines(), "========= ", "x"])))

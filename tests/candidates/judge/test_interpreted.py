@@ -6,6 +6,8 @@ from judge_tasks import RMSNORM, SANDBOX, input_spec, make_task, output_spec
 from candidates.candidate import Candidate, LanguageName
 from candidates.device import Gpu
 from candidates.judge.judge import GpuBench, Judge
+from candidates.judge.python_runner import INTERPRETED
+from candidates.judge.runner_process import RunnerProcess
 from candidates.task import ElementType, InputRole, KernelTask
 from candidates.verdict import Accepted, EvidenceKind, NeedsDevice, Reason, Rejected, Verdict
 from kernel_sandbox.sandbox import SandboxError
@@ -136,6 +138,30 @@ def test_what_the_interpreter_cannot_run_needs_a_device() -> None:
     verdict = judge(HONEST.replace("scaled = values", f"scaled = {asm}"))
     assert isinstance(verdict, NeedsDevice), verdict
     assert "inline_asm" in verdict.note
+
+
+def test_on_a_gpu_what_graphs_replay_is_judged_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    captured: list[int] = []
+
+    class Recorded(RunnerProcess):
+        def capture(self, first: int, count: int, how: int) -> None:
+            captured.append(count)
+            super().capture(first, count, how)
+
+    monkeypatch.setattr("candidates.judge.judge.on_gpu", lambda uuid: INTERPRETED)
+    monkeypatch.setattr("candidates.judge.python_runner.RunnerProcess", Recorded)
+    gpu = Gpu(uuid="GPU-00000000-0000-0000-0000-000000000000", architecture="sm_90")
+    body = "@triton.jit\ndef _row(x, weight, total, y):\n    row = tl.program_id(0)\n    k = tl.arange(0, 16)\n"
+    body += "    n = tl.arange(0, 32)\n    values = tl.load(x + row * 16 + k)\n"
+    body += "    w = tl.load(weight + k[:, None] * 32 + n[None, :])\n"
+    body += "    tl.store(y + row * 32 + n, tl.sum(w * values[:, None], 0))\n"
+    body += "    tl.store(total + row * 16 + k, tl.load(total + row * 16 + k) + values)\n\n\n"
+    kernel = "def kernel(x, weight, total, y, rows):\n    _row[(rows,)](x, weight, total, y)\n"
+    candidate = Candidate(language=LanguageName.TRITON, source=HEAD + body + kernel)
+    task = SCALED_STATE.aimed_at(("sm_90",))
+    verdict = Judge(SANDBOX, gpu=GpuBench(gpu=gpu, sandbox=SANDBOX)).judge(task, candidate, b"no zip")
+    assert isinstance(verdict, Accepted), verdict
+    assert sum(captured) == verdict.calls_checked / 2
 
 
 def test_a_gpu_that_is_not_there_is_the_machines_fault() -> None:

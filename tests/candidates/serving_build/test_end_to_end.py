@@ -12,9 +12,9 @@ from candidates.device import DeviceFingerprint
 from candidates.promotion import PathName, decide_build
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.end_to_end import measure_end_to_end
-from candidates.serving_build.quality import QualityPlan, kl_divergence, sample_tokens
-from candidates.serving_build.served_process import ModelFiles, ServedProcessEnded
-from candidates.serving_build.speed import Pairs, Stratum, choose_strata, ratio, speedup
+from candidates.serving_build.quality import QualityPlan, kl_divergence, measure_quality, sample_tokens
+from candidates.serving_build.served_process import ModelFiles, ProcessSpec, ServedProcess, ServedProcessEnded
+from candidates.serving_build.speed import Passes, Stratum, choose_strata, ratio, speedup
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
 from traces.model_calls import ModelCall
 from traces.replay.step import EngineStep
@@ -24,7 +24,13 @@ STEPS = (
     EngineStep(prefill_tokens=0, prefill_context=0, decode_batch=1, decode_context=20, count=100.0, duration_s=2.0),
 )
 PLAN = QualityPlan(
-    short_sequences=3, short_prompt_tokens=6, long_sequences=2, long_prompt_tokens=40, steps=8, noise_steps=2
+    short_sequences=3,
+    short_prompt_tokens=6,
+    long_sequences=2,
+    long_prompt_tokens=40,
+    steps=8,
+    noise_steps=2,
+    prompt_steps=2,
 )
 PROMPTS = tuple(tuple(np.random.default_rng(length).integers(0, 128, length).tolist()) for length in (8, 9, 10, 60))
 
@@ -36,19 +42,64 @@ def files(model: LlamaForCausalLM, tmp_path: Path) -> ModelFiles:
     return ModelFiles(folder=folder, tokenizer=folder)
 
 
-def test_a_right_build_keeps_quality_and_shows_its_hits(files: ModelFiles, build: Build) -> None:
+def test_a_right_build_keeps_quality_and_is_paired_with_eager_and_the_live_one(
+    files: ModelFiles, build: Build, tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel
+) -> None:
+    live = write_build(tmp_path, "tiny", device, [rmsnorm])
     result = measure_end_to_end(
-        BubblewrapSandbox(), files, build.path, STEPS, threads=1, seconds=2.0, prompts=PROMPTS, plan=PLAN
+        BubblewrapSandbox(),
+        files,
+        build.path,
+        STEPS,
+        threads=1,
+        seconds=2.0,
+        current=live.path,
+        prompts=PROMPTS,
+        plan=PLAN,
     )
     assert result.build_id == build.id
+    assert result.current_build == live.id
+    assert result.over_current is not None
+    assert "faster than the live build" in {gate.name for gate in decide_build(result)}
     assert result.positions == 8 * 5
     assert result.kl_divergence < 1e-6
     assert result.greedy_agreement == 1.0
     assert result.greedy_positions > 20
     assert all(hits > 0 for hits in result.hits.values())
     assert set(result.hits) == {kernel.id for kernel in build.manifest.kernels}
-    assert set(result.decode_tokens_per_s) == {PathName.EAGER, PathName.BUILD}
+    assert result.logprob_drift < 1e-5
+    assert result.row_split_difference < 1e-3
+    paths = {PathName.EAGER, PathName.BUILD, PathName.CURRENT}
+    assert set(result.peak_memory_bytes) == set(result.decode_tokens_per_s) == paths
     assert result.speedup_interval.low <= result.speedup <= result.speedup_interval.high
+
+
+ROWS_LEAK = """
+#include <cmath>
+#include <cstdint>
+extern "C" void kernel(const float* x, const float* weight, float* y, int64_t batch, int64_t tokens) {
+  for (int64_t row = 0; row < batch * tokens; ++row) {
+    double sum = 0;
+    for (int i = 0; i < 64; ++i) sum += double(x[row * 64 + i]) * x[row * 64 + i];
+    const float scale = (1.0 + 0.01 * (batch > 1)) / std::sqrt(sum / 64 + 1e-6);
+    for (int i = 0; i < 64; ++i) y[row * 64 + i] = x[row * 64 + i] * scale * weight[i];
+  }
+}
+"""
+
+
+def test_rows_that_change_with_the_rows_beside_them_are_seen(
+    files: ModelFiles, tmp_path: Path, device: DeviceFingerprint, ship, rmsnorm: ShippedKernel
+) -> None:
+    build = write_build(tmp_path, "tiny", device, [ship(rmsnorm.task, ROWS_LEAK, rmsnorm.site)])
+
+    def open_process(folder: Path | None) -> ServedProcess:
+        spec = ProcessSpec(name="model", build=folder, threads=1, max_ids=1024, max_batch=3)
+        return ServedProcess(BubblewrapSandbox(), files, spec, wall_s=60.0)
+
+    with open_process(None) as eager, open_process(build.path) as patched:
+        quality = measure_quality(eager, patched, PLAN, PROMPTS, np.random.default_rng(0))
+    assert quality.row_split_difference > 10 * max(quality.noise, 1e-3)
 
 
 @pytest.mark.slow
@@ -75,15 +126,15 @@ def test_a_build_that_crashes_is_named(
         )
 
 
-def pairs_of(eager_ns: list[float], build_ns: list[float], passes: float = 1.0, tokens: int = 1) -> Pairs:
+def passes_of(eager_ns: list[float], build_ns: list[float], passes: float = 1.0, tokens: int = 1) -> Passes:
     stratum = Stratum(call=ModelCall(batch=1, tokens=tokens, context=8), passes=passes, full_tokens=tokens)
-    return Pairs(stratum=stratum, eager_ns=np.array(eager_ns), build_ns=np.array(build_ns))
+    return Passes(stratum=stratum, ns={PathName.EAGER: np.array(eager_ns), PathName.BUILD: np.array(build_ns)})
 
 
 def test_strata_are_weighted_by_their_share_of_eagers_time() -> None:
-    fast = pairs_of([10.0] * 9, [5.0] * 9, passes=30.0)
-    slow = pairs_of([700.0] * 9, [700.0] * 9, passes=1.0, tokens=64)
-    result = speedup([[fast, slow]])
+    fast = passes_of([10.0] * 9, [5.0] * 9, passes=30.0)
+    slow = passes_of([700.0] * 9, [700.0] * 9, passes=1.0, tokens=64)
+    result = speedup([[fast, slow]], PathName.EAGER)
     assert result.value == pytest.approx(1000 / 850)
     assert result.interval.low == pytest.approx(result.value)
 
@@ -94,16 +145,16 @@ def test_strata_are_weighted_by_their_share_of_eagers_time() -> None:
 )
 def test_drift_that_meets_both_sides_cancels(factors: list[float], true_ratio: float) -> None:
     drift = np.array(factors)
-    pairs = pairs_of((drift * 1e6 * true_ratio).tolist(), (drift * 1e6).tolist())
-    result = speedup([[pairs]])
-    assert ratio(pairs) == pytest.approx(true_ratio)
+    pairs = passes_of((drift * 1e6 * true_ratio).tolist(), (drift * 1e6).tolist())
+    result = speedup([[pairs]], PathName.EAGER)
+    assert ratio(pairs, PathName.EAGER) == pytest.approx(true_ratio)
     assert result.interval.low == pytest.approx(true_ratio)
     assert result.interval.high == pytest.approx(true_ratio)
 
 
 def test_the_interval_is_the_range_over_fresh_processes() -> None:
-    rounds = [[pairs_of([10.0 * factor] * 5, [10.0] * 5)] for factor in (0.98, 1.30, 1.01, 1.02, 0.99)]
-    result = speedup(rounds)
+    rounds = [[passes_of([10.0 * factor] * 5, [10.0] * 5)] for factor in (0.98, 1.30, 1.01, 1.02, 0.99)]
+    result = speedup(rounds, PathName.EAGER)
     assert result.value == pytest.approx(1.01)
     assert result.interval == pytest.approx((0.98, 1.30))
 

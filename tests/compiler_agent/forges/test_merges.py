@@ -1,6 +1,8 @@
 """Merged is approved: which builds go live by what people merge."""
 
 from candidates.ledger.pull_requests import PullRequestFacts
+from candidates.ledger.retractions import Retractions
+from candidates.promotion import Retraction
 from tests.candidates.pull_requests.past_runs import PACKED_LINEAR
 from tests.compiler_agent.forges.desks import NORM, desk
 
@@ -68,3 +70,16 @@ def test_a_merged_build_that_is_gone_is_said(site, runs):
     approval = desk(site, runs).sync().approval
     assert approval.kind.value == "impossible"
     assert build[:12] in approval.reason or "no build" in approval.reason
+
+
+def test_a_build_with_a_retracted_kernel_is_neither_proposed_nor_approved(site, runs):
+    runs.add("run1", NORM, PACKED_LINEAR)
+    opened = desk(site, runs).open()
+    site.merge(1)
+    site.merge(2)
+    candidate_id = PullRequestFacts(runs.ledger).of(site.forge.repository)[0].candidate_ids[0]
+    Retractions(runs.ledger).put(Retraction(candidate_id=candidate_id, reason="wrong at night", by="a person"))
+    assert len(opened) == 2
+    assert desk(site, runs).open() == ()
+    assert desk(site, runs).sync().approval is None
+    assert runs.builds.current() is None

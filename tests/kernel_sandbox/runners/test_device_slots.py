@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from kernel_sandbox.runners.device_slots import GUARD_BYTES, CudaKernel, DeviceSlot
+from kernel_sandbox.runners.device_slots import GUARD_BYTES, BareSlot, CudaKernel, DeviceSlot
 from kernel_sandbox.runners.gpu_device import DeviceFault
 from tests.fake_gpu import FakeGpu
 
@@ -86,6 +86,21 @@ def test_a_changed_input_shows(arena: torch.Tensor) -> None:
     slot = DeviceSlot(gpu, arena, 1000, 64, is_result=False)
     gpu.launch(lambda: slot.content[:1].add_(1).sum(), us=5)
     assert slot.has_changed()
+
+
+@pytest.mark.parametrize("offset", [0, 1024, 4032])
+def test_without_guards_a_tensor_is_memory_of_exactly_its_size(arena: torch.Tensor, offset: int) -> None:
+    gpu = FakeGpu()
+    slot = BareSlot(gpu, arena, offset, 64, is_result=True)
+    assert slot.content.untyped_storage().nbytes() == 64
+    assert torch.equal(slot.content, arena[offset : offset + 64])
+    assert not slot.has_changed()
+    before = arena.clone()
+    gpu.launch(lambda: slot.content.fill_(5).sum(), us=5)
+    assert slot.has_changed()
+    slot.copy_back()
+    before[offset : offset + 64] = 5
+    assert torch.equal(arena, before)
 
 
 def test_a_fault_is_for_good(arena: torch.Tensor) -> None:

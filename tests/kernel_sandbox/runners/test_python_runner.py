@@ -31,12 +31,12 @@ class Doubling:
         device.launch(lambda: y.copy_(x * 2), us=5.0, reads=["x"])
 
 
-def lay_out(calls: int) -> tuple[Runner, FakeGpu, torch.Tensor, torch.Tensor]:
+def lay_out(calls: int, has_guards: bool = True) -> tuple[Runner, FakeGpu, torch.Tensor, torch.Tensor]:
     inputs, outputs = torch.zeros(8 * SLOT, dtype=torch.uint8), torch.zeros(8 * SLOT, dtype=torch.uint8)
     for index in range(calls):
         inputs[index * SLOT : index * SLOT + 16].view(torch.float32).copy_(torch.arange(4) + index)
     gpu = FakeGpu()
-    runner = Runner(CALL, inputs, outputs, gpu, Doubling())
+    runner = Runner({**CALL, "has_guards": has_guards}, inputs, outputs, gpu, Doubling())
     words = [word for index in range(calls) for word in (0, index * SLOT, index * SLOT | OUTPUTS_BIT)]
     runner.lay_out((0, 0, 1, 1, calls, 2, *words))
     return runner, gpu, inputs, outputs
@@ -53,6 +53,15 @@ def test_results_are_in_the_arena_once_they_are_copied_back() -> None:
         assert torch.equal(left, (torch.arange(4.0) + index) * 2)
 
 
+def test_without_guards_nothing_is_allocated_but_the_tensors() -> None:
+    runner, gpu, _, outputs = lay_out(2, has_guards=False)
+    runner.run(0, 2, Run.TIMED | Run.PROFILED)
+    runner.copy_back(0, 2)
+    assert not gpu.allocations
+    assert not gpu.free_memory_is_poisoned
+    assert torch.equal(outputs[SLOT : SLOT + 16].view(torch.float32), (torch.arange(4.0) + 1) * 2)
+
+
 @pytest.mark.parametrize(
     ("how", "least_us", "most_us"),
     [(Run.TIMED, 15.0, 80.0), (Run.TIMED | Run.COLD, 160.0, 180.0), (Run.TIMED | Run.WITHOUT_CALLS, 0.0, 1.0)],
@@ -66,8 +75,10 @@ def test_what_calls_take_is_without_what_is_between_them(how: Run, least_us: flo
 
 def test_a_graph_is_captured_once_and_replayed_after() -> None:
     runner, _, _, outputs = lay_out(2)
-    runner.run(0, 2, Run.TIMED | Run.GRAPH)
+    for _ in range(2):
+        assert runner.capture(0, 2, Run.TIMED | Run.GRAPH) == 0
     after_capture = runner.kernel.calls
+    assert not outputs.any()
     runner.run(0, 2, Run.TIMED | Run.GRAPH)
     assert (after_capture, runner.kernel.calls) == (4, 4)
     runner.copy_back(0, 2)
@@ -76,7 +87,7 @@ def test_a_graph_is_captured_once_and_replayed_after() -> None:
 
 def test_a_graph_of_one_layout_computes_what_is_copied_in_later() -> None:
     runner, _, inputs, outputs = lay_out(2)
-    runner.run(0, 2, Run.TIMED | Run.GRAPH)
+    runner.capture(0, 2, Run.TIMED | Run.GRAPH)
     inputs[SLOT : SLOT + 16].view(torch.float32).copy_(torch.full((4,), 7.0))
     runner.copy_in()
     runner.run(0, 2, Run.TIMED | Run.GRAPH)

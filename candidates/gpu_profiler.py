@@ -1,0 +1,93 @@
+"""GpuProfiler: hardware counters of a candidate's launches on its GPU, by NVIDIA's ncu, for who writes the next one.
+
+Of one call of the public workload that moves most bytes over the traffic. It judges nothing: a kernel that fails under
+ncu is told as counters that are missing. Counters are ncu's word on a process that holds the kernel, which could write
+them itself. Untested on a device: see docs/gpu.md.
+"""
+
+import contextlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from candidates.candidate import Candidate
+from candidates.gpu_counters import WorkloadCounters, counters_command, read_counters, why_no_counters
+from candidates.gpu_fingerprint import gpu_slot
+from candidates.inputs import Distribution, draw_inputs
+from candidates.judge.judge import GpuBench
+from candidates.judge.plain_calls import CALLS_AT_ONCE, lay_out_calls, make_arena, place_one_set
+from candidates.judge.python_runner import Watch, on_gpu, open_python_runner
+from candidates.judge.watcher import LOG_FILE, Program, Watcher, ncu
+from candidates.kernel_runner import RunnerEnded
+from candidates.task import KernelTask, Workload
+from kernel_sandbox.runners.gpu_device import Run
+
+LOAD_LIMIT_S, CALLS_LIMIT_S, END_LIMIT_S = 120.0, 120.0, 60.0
+"""A launch is replayed some ten times, with its memory saved and put back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotCounted:
+    why: str
+
+
+class GpuProfiler:
+    """`program` and `mode` are for those who have neither ncu nor a GPU."""
+
+    def __init__(self, bench: GpuBench, *, program: Program | None = None, mode: str | None = None) -> None:
+        self._bench = bench
+        self._program = program or ncu()
+        self._mode = mode or on_gpu(bench.gpu.uuid)
+
+    def count(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> WorkloadCounters | NotCounted:
+        """Of a candidate in Triton or CUDA that was built and judged before. Half a minute, alone on the GPU. Raises
+        SandboxError for the sandbox's faults alone: what ncu lacks is NotCounted.
+        """
+        workload = heaviest_public(task)
+        watcher = Watcher(program=self._program, options=counters_command(LOG_FILE, ())[1:])
+        watch = Watch(watcher=watcher, has_guards=True, load_limit_s=LOAD_LIMIT_S, ending_grace_s=END_LIMIT_S)
+        rng = np.random.default_rng()
+        inputs = draw_inputs(task, workload, Distribution.NORMAL, rng)
+        why = ""
+        with gpu_slot(self._bench.gpu.uuid), make_arena(task, [workload]) as arena, contextlib.ExitStack() as stack:
+            parameters = place_one_set(task, arena, rng)
+            try:
+                runner = open_python_runner(
+                    self._bench.sandbox,
+                    task,
+                    candidate,
+                    artifact,
+                    arena,
+                    self._mode,
+                    call_limit_s=CALLS_LIMIT_S,
+                    watch=watch,
+                )
+                stack.callback(runner.close)
+                runner.prepare([tuple(parameters.places.values())])
+                calls = lay_out_calls(task, workload, inputs, parameters, arena)
+                runner.lay_out([workload.axes[axis] for axis in task.axes], calls)
+                # What a first call compiles or sets up is not what one in service costs.
+                runner.run(0, CALLS_AT_ONCE - 1)
+                runner.run_timed(CALLS_AT_ONCE - 1, 1, Run.TIMED | Run.PROFILED)
+                runner.collect()
+                finished = runner.finish(END_LIMIT_S)
+            except RunnerEnded as ended:
+                finished, why = ended.finished, f"under {self._program.name} {ended}"
+        if watcher.is_missing(finished):
+            return NotCounted(why=f"no {self._program.name} in the sandbox: {self._program.advice}")
+        report = watcher.report(finished)
+        # A process that died later has counters all the same.
+        if kernels := read_counters(report):
+            return WorkloadCounters(workload=workload.name, kernels=kernels)
+        # ncu ends what it may not look into: its own words belong to how the process ended.
+        return NotCounted(why=": ".join(filter(None, [why, why_no_counters(report)])))
+
+
+def heaviest_public(task: KernelTask) -> Workload:
+    """By bytes of its tensors times calls."""
+
+    def moved_bytes(workload: Workload) -> float:
+        size_bytes = sum(spec.size_bytes(workload.axes) for spec in (*task.inputs, *task.outputs))
+        return size_bytes * workload.calls_per_hour
+
+    return max(task.public_workloads, key=moved_bytes)

@@ -1,0 +1,53 @@
+"""Counters of a live build as the traffic of the next search."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from candidates.device import DeviceFingerprint
+from candidates.serving_build.build import Build, ShippedKernel, write_build
+from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.counted_traffic import CountersUnreadable, read_counted_traffic
+
+
+@pytest.fixture
+def live(tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel, linear: ShippedKernel) -> Build:
+    return write_build(tmp_path, "tiny", device, [rmsnorm, linear])
+
+
+def counters(folder: Path, build_id: str, **kernels: dict[str, dict[str, int]]) -> Path:
+    path = folder / "counters.json"
+    path.write_text(json.dumps({"build_id": build_id, "obstacle": None, "failures": {}, "kernels": kernels}))
+    return path
+
+
+def test_workloads_are_those_that_were_served_and_missed(tmp_path: Path, live: Build, rmsnorm: ShippedKernel) -> None:
+    seen = {"shapes": {"batch=1,tokens=1": 10}, "missed_shapes": {"batch=32,tokens=1": 90}}
+    path = counters(tmp_path, live.id, **{rmsnorm.candidate.id: seen})
+    (workload,) = read_counted_traffic(path, BuildStore(tmp_path)).applied_to(rmsnorm.task).public_workloads
+    assert workload.axes == {"batch": 32, "tokens": 1}
+    assert workload.calls_per_hour == pytest.approx(0.9 * rmsnorm.task.public_workloads[0].calls_per_hour)
+
+
+def test_what_was_not_counted_stays(tmp_path: Path, live: Build, rmsnorm: ShippedKernel, linear: ShippedKernel) -> None:
+    path = counters(tmp_path, live.id, **{rmsnorm.candidate.id: {"shapes": {"batch=4,tokens=1": 3}}})
+    traffic = read_counted_traffic(path, BuildStore(tmp_path))
+    assert traffic.applied_to(linear.task) == linear.task
+    assert traffic.applied_to(rmsnorm.task).public_workloads[0].axes == {"batch": 4, "tokens": 1}
+
+
+@pytest.mark.parametrize("shapes", [{}, {"scalar": 5}, {"rows=3": 5}, {"batch=x,tokens=1": 5}, {"batch=0,tokens=1": 5}])
+def test_shapes_that_are_none_of_the_tasks_count_nothing(
+    tmp_path: Path, live: Build, rmsnorm: ShippedKernel, shapes: dict[str, int]
+) -> None:
+    path = counters(tmp_path, live.id, **{rmsnorm.candidate.id: {"shapes": shapes}})
+    assert read_counted_traffic(path, BuildStore(tmp_path)).applied_to(rmsnorm.task) == rmsnorm.task
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"build_id": 3, "kernels": {}}', '{"build_id": "b", "kernels": []}'])
+def test_a_file_that_is_no_counters_is_named(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(text)
+    with pytest.raises(CountersUnreadable, match=r"other\.json"):
+        read_counted_traffic(path, BuildStore(tmp_path))
