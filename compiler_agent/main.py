@@ -20,6 +20,7 @@ from compiler_agent.commands import (
     keys,
     memory,
     models,
+    pr,
     problems,
     promote,
     rank,
@@ -59,6 +60,7 @@ app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
 builds.app.command("export")(export.export)
 app.add_typer(builds.app, name="builds")
+app.add_typer(pr.app, name="pr")
 app.command("promote")(promote.promote)
 app.command("retract")(retract.retract)
 app.command("shadow-report")(shadow_report.shadow_report)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from compiler_agent.forge_settings import ForgeSettings, read_forge_settings
 from compiler_agent.outcome import UserFault
 
 
@@ -31,6 +32,8 @@ class Settings:
     gpu_uuid: str | None = None
     """`COMPILER_AGENT_GPU`: the GPU, or part of one, that kernels for its architecture are judged on; None: no GPU is
     used."""
+    forge: ForgeSettings | None = None
+    """`COMPILER_AGENT_REPOSITORY` and others, see `forge_settings`; None: no pull requests."""
 
     @property
     def blobs(self) -> Path:
@@ -55,6 +58,7 @@ def read_settings(environment: Mapping[str, str] = os.environ, *, sandbox: Sandb
         temporal_address=environment.get("COMPILER_AGENT_TEMPORAL") or None,
         temporal_namespace=environment.get("COMPILER_AGENT_TEMPORAL_NAMESPACE", "default"),
         gpu_uuid=environment.get("COMPILER_AGENT_GPU") or None,
+        forge=read_forge_settings(environment),
         sandbox=sandbox or _sandbox_name(environment.get("COMPILER_AGENT_SANDBOX") or SandboxName.BUBBLEWRAP),
     )
 

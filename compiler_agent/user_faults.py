@@ -5,6 +5,7 @@ import errno
 from sqlalchemy.exc import DatabaseError
 
 from candidates.benchmark.pairing import MachineTooBusy
+from candidates.forge import ForgeBusy, ForgeRefused
 from candidates.problems.problem import ProblemError
 from candidates.serving_build.counted_traffic import CountersUnreadable
 from candidates.serving_build.signing import SigningKeyFault
@@ -18,7 +19,15 @@ from traces.served_model import ModelError
 
 _USER_FAULTS = (
     *(UserFault, TraceError, ProblemError, ModelError, ModelRejectedRequest, ModelUnavailable),
-    *(SandboxUnavailable, TemporalUnavailable, MachineTooBusy, CountersUnreadable, SigningKeyFault),
+    *(
+        SandboxUnavailable,
+        TemporalUnavailable,
+        MachineTooBusy,
+        CountersUnreadable,
+        SigningKeyFault,
+        ForgeRefused,
+        ForgeBusy,
+    ),
 )
 
 _LEDGER_FAULTS = ("disk is full", "readonly database", "not a database", "unable to open", "is locked")

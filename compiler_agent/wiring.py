@@ -1,10 +1,12 @@
 """Names meet classes: which language, agent and sandbox stands behind which word, and who gets which collaborator."""
 
 import functools
+import importlib.metadata
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from candidates.agent import KernelAgent
 from candidates.benchmark.baseline import BaselinePool
@@ -18,6 +20,7 @@ from candidates.ceilings import fingerprint_device
 from candidates.compiler_report import CompilerReporter
 from candidates.compiler_reports import CompilerReports
 from candidates.device import Gpu
+from candidates.forge import Forge
 from candidates.gpu_counters import WorkloadCounters
 from candidates.gpu_profiler import GpuProfiler
 from candidates.judge.gpu_sanitizers import GpuSanitizers
@@ -34,6 +37,8 @@ from candidates.ledger.known_device import known_device_facts
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.past_winners import past_winners
 from candidates.ledger.retractions import Retractions
+from candidates.pull_requests.desk import PullRequestDesk, hold_lock
+from candidates.record import digest_of
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.live import entry_at, live_kernel, read_live
 from candidates.serving_build.signing import sign_manifest
@@ -47,6 +52,8 @@ from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
 from compiler_agent.device import known_ceilings
+from compiler_agent.forge_settings import ForgeName, ForgeSettings, read_token
+from compiler_agent.forges.local import LocalForge
 from compiler_agent.gpu import find_gpu, identify_gpu, known_gpu_ceilings, measure_gpu_ceilings_again
 from compiler_agent.models.endpoints import find_endpoint, read_endpoints
 from compiler_agent.models.metered import MeteredModel, open_model
@@ -60,6 +67,7 @@ from kernel_sandbox.gpu_nodes import gpu_nodes
 from kernel_sandbox.sandbox import Sandbox
 from workflows import queues
 from workflows.activities.live import LiveActivities
+from workflows.activities.pull_requests import PullRequestActivities
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
 from workflows.activities.ship import DeviceShipActivities, ShipActivities
 from workflows.activities.survey import SurveyActivities, TrafficActivities
@@ -97,6 +105,43 @@ GPU_SANDBOXES: Mapping[SandboxName, Callable[[Settings, Gpu], Sandbox]] = {
     SandboxName.DOCKER: lambda settings, gpu: DockerSandbox(recorded_image(settings.home, ImageName.CUDA), (gpu.uuid,)),
 }
 """Each raises SandboxUnavailable where it cannot be had."""
+
+
+def _github(forge: ForgeSettings, home: Path) -> Forge:
+    try:
+        from compiler_agent.forges.github import API_URL, GitHubForge
+    except ModuleNotFoundError as error:
+        raise UserFault(f"pull requests on GitHub need {error.name}: pip install 'compiler-agent[forge]'") from error
+    api_url, token = forge.api_url or API_URL, read_token(forge)
+    return GitHubForge(forge.repository, token, api_url=api_url, base_branch=forge.base_branch)
+
+
+def _local(forge: ForgeSettings, home: Path) -> Forge:
+    records = home / "pull_requests" / digest_of(str(Path(forge.repository).absolute()))[:12]
+    return LocalForge(Path(forge.repository), records, forge.base_branch)
+
+
+FORGES: Mapping[ForgeName, Callable[[ForgeSettings, Path], Forge]] = {
+    ForgeName.LOCAL: _local,
+    ForgeName.GITHUB: _github,
+}
+"""Each raises ForgeRefused or UserFault where it cannot be had."""
+
+
+def open_desk(settings: Settings, ledger: Ledger) -> PullRequestDesk | None:
+    """None: no repository is configured. Raises ForgeRefused and UserFault."""
+    if settings.forge is None:
+        return None
+    return PullRequestDesk(
+        ledger,
+        FORGES[settings.forge.forge](settings.forge, settings.home),
+        BuildStore(settings.home),
+        style=settings.forge.style,
+        grouping=settings.forge.grouping,
+        versions=(("compiler-agent", importlib.metadata.version("compiler-agent")),),
+        alone=functools.partial(hold_lock, settings.home / "pull_requests" / ".lock"),
+    )
+
 
 QUEUES = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP, "device", "gpu")
 """As a worker is told; `device` is the queue of this machine's CPU, `gpu` that of the GPU in COMPILER_AGENT_GPU."""
@@ -268,7 +313,9 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     services.append(QueueService(queue=name, activities=[build.build_generation], parallel=2))
                 case queues.SHIP:
                     ship = ShipActivities(ledger, blobs, settings.home, device)
+                    requests = PullRequestActivities(ledger, functools.partial(open_desk, settings, ledger))
                     shipping = [ship.gather_wins, ship.assemble_build, ship.conclude_run]
+                    shipping.append(requests.propose_pull_requests)
                     services.append(QueueService(queue=name, activities=shipping, parallel=1))
                 case "gpu":
                     services.append(_gpu_service(stack.enter_context(open_workbench(settings)), settings))

@@ -7,7 +7,7 @@ AUTHOR = "author"
 BUILD = "build"
 """Compilers; several at once."""
 SHIP = "ship"
-"""Serving builds and, later, pull requests."""
+"""Serving builds and pull requests."""
 
 
 def device_queue(device_id: str) -> str:

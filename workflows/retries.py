@@ -6,7 +6,7 @@ from temporalio.common import RetryPolicy
 
 USER_FAULTS = (
     *("TraceError", "ModelError", "SandboxUnavailable", "CompilerUnavailable", "SanitizersUnavailable", "LedgerError"),
-    *("DeviceError", "UserFault", "ModelRejectedRequest", "SigningKeyFault"),
+    *("DeviceError", "UserFault", "ModelRejectedRequest", "SigningKeyFault", "ForgeRefused"),
 )
 """Exceptions that only the user can mend, each by its own name (Temporal knows no bases): trying again changes nothing.
 """

@@ -1,8 +1,13 @@
-"""ShipWinner: winners, and what of the live build still holds, into a build; through its gate; live if approved."""
+"""ShipWinner: winners, and what of the live build still holds, into a build; through its gate; live if approved.
+
+Then it is proposed: whether pull requests are opened is the ship worker's setting, and the last activity does nothing
+where it is off.
+"""
 
 from datetime import timedelta
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 from workflows import queues
 from workflows.retries import HEARTBEAT_TIMEOUT, RETRY
@@ -47,4 +52,20 @@ class ShipWinner:
             start_to_close_timeout=timedelta(minutes=5),
             retry_policy=RETRY,
         )
+        if workflow.patched("pull-requests"):
+            await self._propose(ship)
         return build
+
+    async def _propose(self, ship: ShipInput) -> None:
+        """A forge that cannot be reached takes nothing from a run that has ended well; `pr open` does it later."""
+        try:
+            await workflow.execute_activity(
+                "propose_pull_requests",
+                ship,
+                task_queue=queues.SHIP,
+                start_to_close_timeout=timedelta(minutes=30),
+                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                retry_policy=RETRY,
+            )
+        except ActivityError as error:
+            workflow.logger.warning("pull requests of %s were not opened: %s", ship.run_id, error.cause)

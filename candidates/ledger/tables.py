@@ -150,6 +150,16 @@ class ApprovalRow(Fact):
     build_id: Mapped[str] = mapped_column(String(64), index=True)
 
 
+class PullRequestRow(Fact):
+    """Something that was done with a win's pull request, or seen of it; a change of its state is a new row."""
+
+    __tablename__ = "pull_requests"
+    repository: Mapped[str] = mapped_column(String(512), index=True)
+    win: Mapped[str] = mapped_column(String(64), index=True)
+    build_id: Mapped[str] = mapped_column(String(64), index=True)
+    event: Mapped[str] = mapped_column(String(16))
+
+
 class MemoryCardRow(Fact):
     """What a change to a kernel did to its speed, as a run measured it."""
 

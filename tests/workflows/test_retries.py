@@ -1,6 +1,7 @@
 """Which failures of an activity are not tried again: Temporal compares names, so each must be that of a class."""
 
 from candidates.builder import CompilerUnavailable
+from candidates.forge import ForgeRefused
 from candidates.judge.sanitizers import SanitizersUnavailable
 from candidates.ledger.ledger import LedgerError
 from compiler_agent.models.completion import ModelRejectedRequest
@@ -13,7 +14,7 @@ from workflows.retries import RETRY, USER_FAULTS
 
 CLASSES = (
     *(TraceError, ModelError, SandboxUnavailable, CompilerUnavailable, SanitizersUnavailable, LedgerError),
-    *(DeviceError, UserFault, ModelRejectedRequest),
+    *(DeviceError, UserFault, ModelRejectedRequest, ForgeRefused),
 )
 
 

@@ -105,6 +105,10 @@ class RecordedActivities:
         self._note("settle_winner", settle.task_id, settle.stop_reason)
 
     @activity.defn
+    def check_live(self, ship: ShipInput) -> None:
+        self._note("check_live")
+
+    @activity.defn
     def assemble_build(self, ship: ShipInput) -> ShippedBuild:
         self._note("assemble_build")
         return ShippedBuild(build_id="b")
@@ -116,6 +120,10 @@ class RecordedActivities:
     @activity.defn
     def conclude_run(self, ship: ShipInput) -> None:
         self._note("conclude_run")
+
+    @activity.defn
+    def propose_pull_requests(self, ship: ShipInput) -> None:
+        self._note("propose_pull_requests")
 
     def workers(self, client):
         everything = [
@@ -165,7 +173,7 @@ def test_stages_come_in_order_and_searches_one_after_the_other(server_address, r
     search = [*generation, *generation, "propose", "settle_winner"]
     assert [call[0] for call in recorded.calls] == [
         "measure_device", "replay_traffic", "rank_hot_ops", *search, *search,
-        "assemble_build", "gate_build", "conclude_run",
+        "check_live", "assemble_build", "gate_build", "conclude_run", "propose_pull_requests",
     ]  # fmt: skip
     assert ("settle_winner", "t1", "no_progress: flat") in recorded.calls
 

@@ -1,0 +1,8 @@
+"""Forges: where pull requests go.
+
+git     every call of the git program: a temporary clone in which commits are made and from which they are pushed
+local   a git repository on this machine; its pull requests are files under the home
+github  GitHub and GitHub Enterprise, by REST
+
+What they have in common is `candidates.forge.Forge`.
+"""

@@ -1,0 +1,126 @@
+"""`compiler-agent pr` by hand, on a local repository and on GitHub."""
+
+import json
+
+import pytest
+
+from candidates.pull_requests.win import Grouping
+from compiler_agent.forge_settings import ForgeName, read_forge_settings, read_token
+from compiler_agent.main import run_command
+from compiler_agent.outcome import ExitCode, UserFault
+from tests.candidates.pull_requests.past_runs import Kernel, PastRuns
+from tests.forge_server.repository import PeoplesRepository
+from tests.forge_server.server import NAME, TOKEN, github_server
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    for name in ("COMPILER_AGENT_FORGE", "GITHUB_TOKEN", "COMPILER_AGENT_LEDGER"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COMPILER_AGENT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COMPILER_AGENT_REPOSITORY", str(tmp_path / "kernels"))
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def repository(tmp_path, home):
+    return PeoplesRepository(tmp_path / "kernels")
+
+
+def test_a_win_is_planned_opened_merged_and_live(home, repository, capsys):
+    runs = PastRuns(home)
+    build = runs.add("run1", Kernel())
+    assert run_command(["pr", "open", "--dry-run", "--json"]) == ExitCode.DONE
+    (planned,) = json.loads(capsys.readouterr().out)
+    assert planned["kind"] == "planned"
+    assert "+extern" in planned["difference"]
+    assert repository.branches() == ["main"]
+    assert run_command(["pr", "open"]) == ExitCode.DONE
+    assert "opened: rmsnorm" in capsys.readouterr().out
+    assert run_command(["pr", "list", "--json"]) == ExitCode.DONE
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert (listed["event"], listed["number"]) == ("opened", 1)
+    repository.merge(planned["branch"])
+    assert run_command(["pr", "sync", "--json"]) == ExitCode.DONE
+    synced = json.loads(capsys.readouterr().out)
+    assert [change["state"] for change in synced["changes"]] == ["merged"]
+    assert synced["approval"]["build_id"] == build == runs.builds.current()
+    assert run_command(["pr", "sync"]) == ExitCode.DONE
+    assert run_command(["pr", "list"]) == ExitCode.DONE
+    assert "merged" in capsys.readouterr().out
+
+
+def test_text_of_others_reaches_no_terminal_as_codes(home, repository, capsys):
+    PastRuns(home).add("run1", Kernel(note="\x1b[31m red", changes={"op": "\x1b]0;title\x07op"}))
+    assert run_command(["pr", "open", "--dry-run"]) == ExitCode.DONE
+    run_command(["pr", "open"])
+    run_command(["pr", "list"])
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_github_is_asked_with_the_token_of_a_file(home, tmp_path, monkeypatch):
+    PastRuns(home).add("run1", Kernel())
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    with github_server(tmp_path / "github") as server:
+        for name, value in {
+            "COMPILER_AGENT_FORGE": "github",
+            "COMPILER_AGENT_REPOSITORY": NAME,
+            "COMPILER_AGENT_FORGE_URL": server.api_url,
+            "COMPILER_AGENT_TOKEN_FILE": str(tmp_path / "token"),
+            "COMPILER_AGENT_PULL_REQUEST_DRAFT": "1",
+            "COMPILER_AGENT_PULL_REQUEST_LABELS": "kernel, nightly",
+        }.items():
+            monkeypatch.setenv(name, value)
+        assert run_command(["pr", "open"]) == ExitCode.DONE
+        (pull,) = server.pulls.all
+        assert pull.is_draft
+        assert pull.labels == ["kernel", "nightly"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"COMPILER_AGENT_REPOSITORY": ""}, "set COMPILER_AGENT_REPOSITORY"),
+        ({"COMPILER_AGENT_REPOSITORY": "/nowhere"}, "no folder /nowhere"),
+        ({"COMPILER_AGENT_FORGE": "sourceforge"}, "local, github"),
+        ({"COMPILER_AGENT_FORGE": "github", "COMPILER_AGENT_REPOSITORY": NAME}, "set GITHUB_TOKEN"),
+        ({"COMPILER_AGENT_BASE_BRANCH": "none"}, "no branch none"),
+        ({"COMPILER_AGENT_PULL_REQUEST_LIMIT": "many"}, "whole number"),
+        ({"COMPILER_AGENT_PULL_REQUEST_FOLDER": "../x"}, "folder in the repository"),
+    ],
+)
+def test_what_the_user_has_to_mend_is_said(home, repository, settings, words, monkeypatch, capsys):
+    PastRuns(home).add("run1", Kernel())
+    for name, value in settings.items():
+        monkeypatch.setenv(name, value)
+    assert run_command(["pr", "open"]) == ExitCode.USER_FAULT
+    assert words in capsys.readouterr().err.replace("\n", " ")
+
+
+def test_an_unknown_run_is_said(home, repository, capsys):
+    assert run_command(["pr", "open", "run9"]) == ExitCode.USER_FAULT
+    assert "run9" in capsys.readouterr().err
+
+
+def test_nothing_to_propose_is_not_achieved(home, repository, capsys):
+    PastRuns(home).add("run1", Kernel(), passes=False)
+    assert run_command(["pr", "open", "--json"]) == ExitCode.NOT_ACHIEVED
+    assert json.loads(capsys.readouterr().out) == []
+
+
+def test_settings_come_from_the_environment():
+    assert read_forge_settings({}) is None
+    settings = read_forge_settings(
+        {
+            "COMPILER_AGENT_REPOSITORY": "o/n",
+            "COMPILER_AGENT_FORGE": "github",
+            "COMPILER_AGENT_PULL_REQUEST_PER": "op",
+            "COMPILER_AGENT_TOKEN_VARIABLE": "BOT",
+        }
+    )
+    assert (settings.forge, settings.grouping) == (ForgeName.GITHUB, Grouping.OP)
+    assert settings.style.rules.most_open == 3
+    assert read_token(settings, {"BOT": " t \n", "GITHUB_TOKEN": "other"}) == "t"
+    with pytest.raises(UserFault, match="set BOT"):
+        read_token(settings, {"GITHUB_TOKEN": "other"})
+    assert "t" not in repr(settings).split()
