@@ -55,23 +55,26 @@ class EndToEnd(Record):
     decode_speedup_interval: Interval
     prefill_speedup: float = Field(gt=0)
     prefill_speedup_interval: Interval
+    live_build: str | None = None
+    """What was live meanwhile, of whatever model."""
     current_build: str | None = None
-    """The build that is live; None: there is none for this model, or it is this one."""
+    """The live build that this one was paired with; None: there is none for this model, it is this one, or it is wrong.
+    """
     over_current: Interval | None = None
     """The live build's time / this build's over all steps."""
-    peak_memory_bytes: dict[PathName, int] = Field(default_factory=dict)
+    peak_memory_bytes: dict[PathName, int]
     """Resident, of one process, as it says itself."""
     kl_divergence: float = Field(ge=0)
     """Mean over positions of KL(eager || build), nats."""
-    kl_of_long: float = Field(ge=0, default=0.0)
+    kl_of_long: float = Field(ge=0)
     """Of the positions behind a long context alone."""
-    kl_noise: float = Field(ge=0, default=0.0)
+    kl_noise: float = Field(ge=0)
     """KL of eager with itself, in a batch and alone or run again."""
-    logprob_drift: float = Field(ge=0, default=0.0)
+    logprob_drift: float = Field(ge=0)
     """Of the mean log probability of fixed prompts' own tokens, nats."""
-    logit_noise: float = Field(ge=0, default=0.0)
+    logit_noise: float = Field(ge=0)
     """Largest difference of a logit of eager between batch sizes, or between runs."""
-    row_split_difference: float = Field(ge=0, default=0.0)
+    row_split_difference: float = Field(ge=0)
     """The same of the build between batch sizes."""
     positions: int = Field(ge=1)
     greedy_agreement: float = Field(ge=0, le=1)
@@ -243,8 +246,6 @@ def _live_gate(end_to_end: EndToEnd) -> tuple[Gate, ...]:
 
 
 def _memory_ratio(end_to_end: EndToEnd) -> float:
-    """Of the build's process to eager's; 1 where none was recorded."""
+    """Of the build's process to eager's."""
     bytes_of = end_to_end.peak_memory_bytes
-    if PathName.BUILD not in bytes_of or not bytes_of.get(PathName.EAGER):
-        return 1.0
     return bytes_of[PathName.BUILD] / bytes_of[PathName.EAGER]

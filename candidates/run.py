@@ -164,10 +164,14 @@ class LiveCheck(Record):
     op: str
     task_id: str | None
     """The run's task at its place; None: it has none."""
-    stays: bool
-    is_beaten: bool = False
-    """The run has a faster one."""
+    outcome: Literal["stays", "beaten", "gone", "lost", "wrong"]
+    """`beaten`: the run has a faster one. `gone`: neither model nor traffic has its op. `lost`: it wins no more.
+    `wrong`: the judge rejects it, or somebody took it back."""
     reason: str
+
+    @property
+    def stays(self) -> bool:
+        return self.outcome == "stays"
 
 
 LIVE_CHECKS = "live_checks"
@@ -179,9 +183,9 @@ class LiveChecks(Record):
     kernels: tuple[LiveCheck, ...]
 
     @property
-    def some_fail(self) -> bool:
-        """A build without them is due, faster or not."""
-        return any(not kernel.stays and not kernel.is_beaten for kernel in self.kernels)
+    def some_are_wrong(self) -> bool:
+        """They may not serve: a build without them is due, faster or not."""
+        return any(kernel.outcome == "wrong" for kernel in self.kernels)
 
 
 BUILD_FAILURE = "build_failure"

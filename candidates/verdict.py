@@ -40,6 +40,8 @@ class Reason(StrEnum):
     FASTER_THAN_POSSIBLE = "faster_than_possible"
     AMORTISED = "amortised"
     PROVOKED_PREEMPTION = "provoked_preemption"
+    RETRACTED = "retracted"
+    """It won before, and somebody found a flaw in it."""
 
 
 class WorstElement(Record):

@@ -6,8 +6,11 @@ from sqlalchemy.exc import DatabaseError
 
 from candidates.benchmark.pairing import MachineTooBusy
 from candidates.forge import ForgeBusy, ForgeRefused
+from candidates.ledger.ledger import LedgerError
 from candidates.problems.problem import ProblemError
+from candidates.serving_build.builds import BuildNotFound
 from candidates.serving_build.counted_traffic import CountersUnreadable
+from candidates.serving_build.runtime import BuildRefused
 from candidates.serving_build.signing import SigningKeyFault
 from compiler_agent.models.completion import ModelRejectedRequest, ModelUnavailable
 from compiler_agent.outcome import UserFault
@@ -27,6 +30,9 @@ _USER_FAULTS = (
         SigningKeyFault,
         ForgeRefused,
         ForgeBusy,
+        BuildNotFound,
+        BuildRefused,
+        LedgerError,
     ),
 )
 

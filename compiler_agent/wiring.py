@@ -40,7 +40,7 @@ from candidates.ledger.retractions import Retractions
 from candidates.pull_requests.desk import PullRequestDesk, hold_lock
 from candidates.record import digest_of
 from candidates.serving_build.builds import BuildStore
-from candidates.serving_build.live import entry_at, live_kernel, read_live
+from candidates.serving_build.live import entry_at, read_live
 from candidates.serving_build.signing import sign_manifest
 from candidates.serving_build.target import ServingTarget
 from candidates.serving_build.targets.flashinfer_trace import FlashinferTrace
@@ -212,7 +212,7 @@ class Workbench:
 @contextmanager
 def open_workbench(settings: Settings) -> Iterator[Workbench]:
     ledger = Ledger(settings.ledger_url)
-    sandbox, bench = make_sandbox(settings), find_gpu_bench(settings)
+    blobs, sandbox, bench = BlobStore(settings.blobs), make_sandbox(settings), find_gpu_bench(settings)
     with ExitStack() as stack:
         pool = stack.enter_context(BaselinePool(settings.cache / "compile"))
         cpu = CpuTrack(sandbox, pool, settings.cache)
@@ -237,7 +237,8 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             entry = None if build is None else entry_at(build, task)
             if build is None or entry is None or Retractions(ledger).of(entry.id) is not None:
                 return None
-            return live_kernel(build, entry, ledger.candidate(entry.id))
+            blob = ledger.artifact(entry.task_id, entry.id)
+            return None if blob is None else LiveKernel(candidate=ledger.candidate(entry.id), artifact=blobs.get(blob))
 
         def count(task: KernelTask, candidate: Candidate, artifact: bytes) -> WorkloadCounters | None:
             if bench is None or not bench.gpu.serves(task):
@@ -247,7 +248,7 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
 
         yield Workbench(
             ledger=ledger,
-            blobs=BlobStore(settings.blobs),
+            blobs=blobs,
             sandbox=sandbox,
             builder=Builder(sandbox, LANGUAGES, slots=os.cpu_count() or 1, cache_folder=settings.cache / ARTIFACTS),
             judge=Judge(sandbox, core=measuring_core(), gpu=bench, cache_folder=settings.cache),
@@ -349,7 +350,7 @@ def _device_service(bench: Workbench, settings: Settings, device_id: str) -> Que
     survey = SurveyActivities(bench.ledger, settings.home, settings.cache)
     search = _search_activities(bench)
     live = LiveActivities(bench.ledger, bench.blobs, settings.home, fingerprint_device(), bench.judge, bench.benchmark)
-    ship = DeviceShipActivities(bench.ledger, bench.sandbox, settings.home)
+    ship = DeviceShipActivities(bench.ledger, bench.sandbox, settings.home, fingerprint_device())
     return QueueService(
         queue=queues.device_queue(device_id),
         activities=[

@@ -6,7 +6,16 @@ from temporalio.common import RetryPolicy
 
 USER_FAULTS = (
     *("TraceError", "ModelError", "SandboxUnavailable", "CompilerUnavailable", "SanitizersUnavailable", "LedgerError"),
-    *("DeviceError", "UserFault", "ModelRejectedRequest", "SigningKeyFault", "ForgeRefused"),
+    *(
+        "DeviceError",
+        "UserFault",
+        "ModelRejectedRequest",
+        "SigningKeyFault",
+        "ForgeRefused",
+        "BuildRefused",
+        "BuildNotFound",
+        "CountersUnreadable",
+    ),
 )
 """Exceptions that only the user can mend, each by its own name (Temporal knows no bases): trying again changes nothing.
 """

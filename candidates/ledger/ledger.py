@@ -336,7 +336,8 @@ class Ledger:
         self._insert(BuildRow(run_id=run_id, build_id=build.id, record=_json(build)))
 
     def build_of(self, run_id: str) -> BuildRecord | None:
-        return self._maybe(BuildRecord, select(BuildRow).where(BuildRow.run_id == run_id))
+        newest = select(BuildRow).where(BuildRow.run_id == run_id).order_by(BuildRow.sequence.desc())
+        return self._maybe(BuildRecord, newest)
 
     def put_approval(self, build_id: str, record: Record) -> None:
         self._insert(ApprovalRow(build_id=build_id, record=_json(record)))

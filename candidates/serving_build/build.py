@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from candidates.candidate import Candidate
 from candidates.device import DeviceFingerprint
 from candidates.measurement import Measurement
@@ -54,9 +56,9 @@ def write_build(home: Path, model_name: str, device: DeviceFingerprint, kernels:
     entries = []
     for kernel in sorted(kernels, key=lambda kernel: (kernel.task.id, kernel.candidate.id)):
         _check(kernel, device)
-        library = f"kernels/{kernel.candidate.id}.so"
-        if files.setdefault(library, kernel.artifact) != kernel.artifact:
-            raise ValueError(f"candidate {kernel.candidate.id} comes with two different artifacts")
+        # One source may be built for several tasks, each with its own signature.
+        library = f"kernels/{kernel.candidate.id}.{kernel.task.id[:12]}.so"
+        files[library] = kernel.artifact
         files[f"kernels/{kernel.candidate.id}.{kernel.candidate.language}"] = kernel.candidate.source.encode()
         files[f"tasks/{kernel.task.id}.json"] = kernel.task.model_dump_json(indent=1).encode()
         entries.append(_entry_of(kernel, library))
@@ -86,7 +88,10 @@ def read_build(path: Path, trusted_keys: Collection[str] = ()) -> Build:
     """
     content = runtime.read_verified(path, trusted_keys, allow_unsigned=True).manifest
     build_id = content.pop("build_id")
-    return Build(id=build_id, path=path, manifest=Manifest.model_validate(content))
+    try:
+        return Build(id=build_id, path=path, manifest=Manifest.model_validate(content))
+    except ValidationError as error:
+        raise runtime.BuildRefused(f"{path / runtime.MANIFEST} is not the manifest of a build: {error}") from error
 
 
 def _check(kernel: ShippedKernel, device: DeviceFingerprint) -> None:

@@ -49,7 +49,7 @@ def task_of(build: Build, entry: KernelEntry) -> KernelTask:
 def source_of(build: Build, entry: KernelEntry) -> tuple[str, str]:
     """Language and text of a kernel's source."""
     (name,) = (
-        name for name in build.manifest.files if name.startswith(f"kernels/{entry.id}.") and name != entry.library
+        name for name in build.manifest.files if name.startswith(f"kernels/{entry.id}.") and not name.endswith(".so")
     )
     return name.rpartition(".")[2], read_file(build, name).decode()
 

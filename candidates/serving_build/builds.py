@@ -5,11 +5,12 @@ one JSON line for each approval and rollback. A process may be killed at any poi
 before or the new one, whole either way.
 """
 
+import contextlib
 import fcntl
 import os
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -17,7 +18,7 @@ from pathlib import Path
 
 from candidates.record import Record
 from candidates.serving_build.build import UNFINISHED, Build, builds_folder, read_build
-from candidates.serving_build.runtime import MANIFEST
+from candidates.serving_build.runtime import MANIFEST, BuildRefused
 from candidates.serving_build.signing import trusted_keys
 
 APPROVED_KEPT_DAYS = 7
@@ -30,6 +31,10 @@ class BuildNotFound(Exception):
     """The user named a build that is not there; the message lists what is."""
 
 
+class LiveMoved(Exception):
+    """Another build is live than the one that was to be replaced."""
+
+
 class NothingToRollBack(Exception):
     """No build is live."""
 
@@ -37,6 +42,7 @@ class NothingToRollBack(Exception):
 class ApprovalAction(StrEnum):
     APPROVE = "approve"
     ROLLBACK = "rollback"
+    WITHDRAW = "withdraw"
 
 
 class Approval(Record):
@@ -77,28 +83,50 @@ class BuildStore:
         except FileNotFoundError:
             return None
 
+    def live(self) -> Build | None:
+        """The live build, checked as in `approve`; None where there is none."""
+        current = self.current()
+        return None if current is None else read_build(self._path_of(current), trusted_keys(self._home))
+
     def approve(self, build_id: str, by: str) -> Approval:
         """Makes a build live, after checking every byte of it, and its signature where this home trusts any key.
 
         Raises as `show` does, and SigningKeyFault.
         """
         with self._locked():
-            build = read_build(self._path_of(build_id), trusted_keys(self._home))
-            return self._move(ApprovalAction.APPROVE, build.id, self.current(), by)
+            return self._approve(build_id, by)
 
-    def rollback(self, by: str) -> Approval:
-        """Moves back to the build that was live before the current one, checked as in `approve`.
+    def approve_in_place_of(self, live: str | None, build_id: str, by: str) -> Approval:
+        """As `approve`, if `live` is what is live (None: nothing). Raises LiveMoved."""
+        with self._locked():
+            if (current := self.current()) != live:
+                raise LiveMoved(f"{current or 'nothing'} is live, and not {live or 'nothing'}")
+            return self._approve(build_id, by)
 
-        Raises NothingToRollBack, BuildRefused, SigningKeyFault.
+    def withdraw(self, by: str) -> Approval:
+        """Nothing is live afterwards. Raises NothingToRollBack."""
+        with self._locked():
+            previous = self.current()
+            if previous is None:
+                raise NothingToRollBack(f"no build is live in {self._folder}")
+            return self._move(ApprovalAction.WITHDRAW, None, previous, by)
+
+    def rollback(self, by: str, may_serve: Callable[[Build], bool] = lambda build: True) -> Approval:
+        """Moves back to the last build that was live before the current one, passes the checks of `approve`, and may
+        serve; to none where there is none.
+
+        Raises NothingToRollBack, SigningKeyFault.
         """
         with self._locked():
             previous = self.current()
             if previous is None:
                 raise NothingToRollBack(f"no build is live in {self._folder}")
-            earlier = _live_before(previous, self.history())
-            if earlier is not None:
-                read_build(self._folder / earlier, trusted_keys(self._home))
-            return self._move(ApprovalAction.ROLLBACK, earlier, previous, by)
+            keys = trusted_keys(self._home)
+            for earlier in _live_before(previous, self.history()):
+                with contextlib.suppress(BuildRefused):
+                    if may_serve(read_build(self._folder / earlier, keys)):
+                        return self._move(ApprovalAction.ROLLBACK, earlier, previous, by)
+            return self._move(ApprovalAction.ROLLBACK, None, previous, by)
 
     def history(self) -> tuple[Approval, ...]:
         """Oldest first."""
@@ -107,6 +135,11 @@ class BuildStore:
         lines = self._history.read_text(encoding="utf-8").splitlines(keepends=True)
         # A line without its end was being written when the process was killed: that approval never happened.
         return tuple(Approval.model_validate_json(line) for line in lines if line.endswith("\n"))
+
+    def decisions(self) -> tuple[Approval, ...]:
+        """Of the history those that took effect, oldest first: one that was recorded just before the process was killed
+        did not."""
+        return _effective(self.history(), self.current())
 
     def collect_garbage(self, keep: int) -> tuple[str, ...]:
         """Removes builds, each at once, and what killed processes left; the ids of the builds.
@@ -119,7 +152,7 @@ class BuildStore:
             since = datetime.now(UTC) - timedelta(days=APPROVED_KEPT_DAYS)
             kept = {approval.build_id for approval in history if datetime.fromisoformat(approval.at) >= since}
             if live is not None:
-                kept |= {live, _live_before(live, history)}
+                kept |= {live, *_live_before(live, history)[:1]}
             paths = self._newest_first()
             removed = [path for path in paths[keep:] if path.name not in kept]
             for path in removed:
@@ -149,6 +182,10 @@ class BuildStore:
             what = "no build has" if not found else f"{len(found)} builds have"
             raise BuildNotFound(f"{what} an id that starts with {build_id!r}; builds in {self._folder}: {known}")
         return self._folder / found[0]
+
+    def _approve(self, build_id: str, by: str) -> Approval:
+        build = read_build(self._path_of(build_id), trusted_keys(self._home))
+        return self._move(ApprovalAction.APPROVE, build.id, self.current(), by)
 
     def _move(self, action: ApprovalAction, build_id: str | None, previous: str | None, by: str) -> Approval:
         approval = Approval(
@@ -190,20 +227,25 @@ class BuildStore:
             yield
 
 
-def _live_before(build_id: str, history: tuple[Approval, ...]) -> str | None:
-    """Approvals stack up, a rollback takes the topmost off; an approval of what is already live adds nothing."""
+def _live_before(build_id: str, history: tuple[Approval, ...]) -> list[str]:
+    """The last first. Approvals stack up, a rollback takes off what lies above where it went; an approval of what is
+    already live adds nothing."""
     stack: list[str] = []
-    live_afterwards = (*(approval.previous for approval in history[1:]), build_id)
-    for approval, afterwards in zip(history, live_afterwards, strict=False):
-        if approval.build_id != afterwards:
-            continue  # recorded just before the process was killed: the pointer never moved
+    for approval in _effective(history, build_id):
         match approval.action:
             case ApprovalAction.APPROVE if approval.build_id is not None and stack[-1:] != [approval.build_id]:
                 stack.append(approval.build_id)
-            case ApprovalAction.ROLLBACK if stack:
-                stack.pop()
+            case ApprovalAction.ROLLBACK | ApprovalAction.WITHDRAW:
+                while stack and stack[-1] != approval.build_id:
+                    stack.pop()
             case _:
                 pass
     if stack[-1:] == [build_id]:
         stack.pop()
-    return stack[-1] if stack else None
+    return stack[::-1]
+
+
+def _effective(history: Sequence[Approval], live: str | None) -> tuple[Approval, ...]:
+    """Those after which the pointer was where they say; `live` is where it is now."""
+    afterwards = (*(approval.previous for approval in history[1:]), live)
+    return tuple(approval for approval, then in zip(history, afterwards, strict=False) if approval.build_id == then)

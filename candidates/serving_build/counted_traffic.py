@@ -12,8 +12,9 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from candidates.serving_build.build import Build
+from candidates.serving_build.build_files import task_of
 from candidates.serving_build.builds import BuildStore
-from candidates.serving_build.live import is_same_place, live_task
+from candidates.serving_build.live import is_same_place
 from candidates.task import KernelTask
 from candidates.workloads import SeenWorkload, select_workloads
 
@@ -43,7 +44,7 @@ class CountedTraffic:
     def __init__(self, build: Build, kernels: Mapping[str, Mapping[str, int]]) -> None:
         """`kernels`: calls by kernel id and shape (`batch=1,tokens=8`), served and missed."""
         self._places = [
-            (live_task(build, entry), kernels[entry.id]) for entry in build.manifest.kernels if entry.id in kernels
+            (task_of(build, entry), kernels[entry.id]) for entry in build.manifest.kernels if entry.id in kernels
         ]
 
     def applied_to(self, task: KernelTask) -> KernelTask:

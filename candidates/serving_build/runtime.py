@@ -83,6 +83,8 @@ def read_verified(folder: Path, trusted_keys: Collection[str], *, allow_unsigned
         version = manifest["schema_version"]
         is_intact = text == manifest_text(manifest).encode() and manifest["build_id"] == _digest_of(content)
         libraries = {entry["library"] for entry in manifest["kernels"]}
+        unsafe = [name for name in files if not re.fullmatch(r"([\w-][\w.-]*/)*[\w-][\w.-]*", name, re.ASCII)]
+        is_closed = libraries <= files.keys() and files.keys().isdisjoint((MANIFEST, SIGNATURE))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BuildRefused(f"{path} is not the manifest of a build ({error}): install the build again") from error
     if not is_intact:
@@ -91,8 +93,7 @@ def read_verified(folder: Path, trusted_keys: Collection[str], *, allow_unsigned
         raise BuildRefused(
             f"{path} has schema version {version}, this runtime reads {SCHEMA_VERSION}: take both of one release"
         )
-    unsafe = [name for name in files if not re.fullmatch(r"([\w-][\w.-]*/)*[\w-][\w.-]*", name, re.ASCII)]
-    if unsafe or not libraries <= files.keys() or not files.keys().isdisjoint((MANIFEST, SIGNATURE)):
+    if unsafe or not is_closed:
         raise BuildRefused(f"{path} names files that no build may have: {unsafe or sorted(libraries | files.keys())}")
     found = set(_files_of(folder)) - {MANIFEST, SIGNATURE}
     for name in sorted(found ^ files.keys()):

@@ -28,13 +28,13 @@ _REPLY_BYTES = 4 << 20
 class ServedProcessEnded(Exception):
     """The model process crashed, was killed, answered nonsense or left no logits; `finished` says how it ended.
 
-    `is_patched`: it ran the build, so the build's kernels are at fault.
+    `name` is that of its ProcessSpec: with a build, the build's kernels are at fault.
     """
 
-    def __init__(self, message: str, finished: Finished, is_patched: bool) -> None:
+    def __init__(self, message: str, finished: Finished, name: str) -> None:
         super().__init__(message)
         self.finished = finished
-        self.is_patched = is_patched
+        self.name = name
 
 
 class ServedProcessLate(ServedProcessEnded):
@@ -161,6 +161,10 @@ class ServedProcess:
             raise self.ended("left logits that are not finite")
         return elapsed_ns
 
+    def last_logits(self, batch: int) -> Logits:
+        """Of the last `time_step`, [batch, vocab]."""
+        return self._logits[: batch * self._vocabulary].reshape(batch, self._vocabulary).copy()
+
     def freeze(self) -> None:
         self._process.freeze()
 
@@ -185,7 +189,7 @@ class ServedProcess:
             if deadline_s is not None:
                 remaining_s = deadline_s - time.monotonic()
                 if remaining_s <= 0 or not select.select([self._process.stdout], [], [], remaining_s)[0]:
-                    raise ServedProcessLate(f"the {self.name} process was late", self._process.kill(), self._is_patched)
+                    raise ServedProcessLate(f"the {self.name} process was late", self._process.kill(), self.name)
             piece = os.read(self._process.stdout.fileno(), 1 << 16)
             line += piece
             if not piece or len(line) > _REPLY_BYTES:
@@ -202,7 +206,7 @@ class ServedProcess:
         return ServedProcessEnded(
             f"the {self.name} process {what} ({finished.ending}, {finished.exit_code}): {last_words[0]}",
             finished,
-            self._is_patched,
+            self.name,
         )
 
 

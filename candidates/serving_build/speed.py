@@ -10,13 +10,17 @@ import numpy.typing as npt
 
 from candidates.measurement import Interval
 from candidates.promotion import PathName
-from candidates.serving_build.served_process import Ids, ServedProcess, ServedProcessLate
+from candidates.serving_build.quality import kl_divergence
+from candidates.serving_build.served_process import Ids, Logits, ServedProcess, ServedProcessLate
 from traces.model_calls import ModelCall, model_calls
 from traces.replay.step import EngineStep
 
 DECODE_STRATA, PREFILL_STRATA = 4, 2
 MIN_PASSES, MAX_PASSES = 2, 100
 SHORTEST_PREFILL_TOKENS = 64
+MOST_TIMED_KL = 1e-2
+"""Of a timed step's logits to eager's: far beyond what any build that passes its gates has, far below an answer that
+was not computed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,9 +194,14 @@ def _time_stratum(
     done = 0
     while done < MIN_PASSES or (time.monotonic() < deadline_s and done < MAX_PASSES):
         ids = random_ids(call, vocabulary, rng)
+        logits: dict[PathName, Logits] = {}
         for place in rng.permutation(len(sides)):
             path = list(sides)[place]
             times[path].append(sides[path].time_step(ids))
+            logits[path] = sides[path].last_logits(call.batch)
+        for path, process in sides.items():
+            if kl_divergence(logits[PathName.EAGER], logits[path]).mean() > MOST_TIMED_KL:
+                raise process.ended("answered a timed step with other logits than the model's")
         done += 1
     return Passes(stratum=stratum, ns={path: np.array(taken, dtype=np.float64) for path, taken in times.items()})
 

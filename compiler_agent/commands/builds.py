@@ -7,7 +7,10 @@ import typer
 from rich.table import Table
 
 from candidates.ledger.ledger import Ledger
-from candidates.serving_build.builds import BuildNotFound, BuildStore, NothingToRollBack
+from candidates.ledger.retractions import Retractions
+from candidates.promotion import Retraction
+from candidates.serving_build.build import Build
+from candidates.serving_build.builds import Approval, BuildNotFound, BuildStore, NothingToRollBack
 from candidates.serving_build.difference import compare_builds
 from candidates.serving_build.runtime import BuildRefused
 from candidates.serving_build.signing import SigningKeyFault, key_file, public_key, sign_build, trusted_keys
@@ -79,12 +82,15 @@ def approve(build: BuildArgument, json: JsonOption = False) -> ExitCode:
     Example: compiler-agent builds approve 3f2a
     """
     settings = read_settings()
+    ledger, store = Ledger(settings.ledger_url), BuildStore(settings.home)
     try:
-        approval = BuildStore(settings.home).approve(build, by=getpass.getuser())
+        if (wrong := _retracted(ledger, store.show(build))) is not None:
+            raise UserFault(f"build {build} has a kernel that {wrong.by} took back: {wrong.reason}")
+        approval = store.approve(build, by=getpass.getuser())
         is_unsigned = not trusted_keys(settings.home)
     except (BuildNotFound, BuildRefused, SigningKeyFault) as error:
         raise UserFault(str(error)) from error
-    Ledger(settings.ledger_url).put_approval(approval.build_id or "", approval)
+    ledger.put_approval(approval.build_id or "", approval)
     if json:
         print_json(approval)
     else:
@@ -100,21 +106,50 @@ def approve(build: BuildArgument, json: JsonOption = False) -> ExitCode:
 
 @app.command()
 def rollback(json: JsonOption = False) -> ExitCode:
-    """Moves back to the build that was live before.
+    """Moves back to the last build that was live before and may still serve: whole, trusted, without a kernel that was
+    taken back; to no build where there is none.
 
     Example: compiler-agent builds rollback
     """
     settings = read_settings()
+    ledger = Ledger(settings.ledger_url)
     try:
-        approval = BuildStore(settings.home).rollback(by=getpass.getuser())
-    except (NothingToRollBack, BuildRefused, SigningKeyFault) as error:
+        approval = BuildStore(settings.home).rollback(
+            by=getpass.getuser(), may_serve=lambda build: _retracted(ledger, build) is None
+        )
+    except (NothingToRollBack, SigningKeyFault) as error:
         raise UserFault(str(error)) from error
-    Ledger(settings.ledger_url).put_approval(approval.build_id or "", approval)
+    return _say_moved(ledger, approval, json=json)
+
+
+@app.command()
+def withdraw(json: JsonOption = False) -> ExitCode:
+    """Takes the live build back: serving processes that start from now on run the model without any.
+
+    Example: compiler-agent builds withdraw
+    """
+    settings = read_settings()
+    try:
+        approval = BuildStore(settings.home).withdraw(by=getpass.getuser())
+    except NothingToRollBack as error:
+        raise UserFault(str(error)) from error
+    return _say_moved(Ledger(settings.ledger_url), approval, json=json)
+
+
+def _say_moved(ledger: Ledger, approval: Approval, *, json: bool) -> ExitCode:
+    ledger.put_approval(approval.build_id or "", approval)
     if json:
         print_json(approval)
     else:
         result_console.print(f"live: {approval.build_id or 'no build'} (before: {approval.previous})", highlight=False)
     return ExitCode.DONE
+
+
+def _retracted(ledger: Ledger, build: Build) -> Retraction | None:
+    """Of the first of its kernels that was taken back."""
+    retractions = Retractions(ledger)
+    found = (retractions.of(entry.id) for entry in build.manifest.kernels)
+    return next((each for each in found if each is not None), None)
 
 
 @app.command()

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from candidates.ceilings import fingerprint_device
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.promotions import latest_promotion
 from candidates.run import OpDecision, PromoteRequest, Ranking, RunReport, Stage
@@ -36,6 +37,10 @@ def promote(
     for task_id in task_ids:
         if latest_promotion(ledger, task_id) is None:
             raise UserFault(f"no kernel for task {task_id[:12]} passed its gates: `compiler-agent tune {task_id[:12]}`")
+    device = fingerprint_device()
+    for task_id in task_ids:
+        if ledger.task(task_id).device_id != device.id:
+            raise UserFault(f"task {task_id[:12]} is of another device, compiler or PyTorch: a run makes it anew here")
     base = _run_that_ranked(ledger, task_ids)
     require_machine(settings)
     known = ledger.run_request(base).model_dump() | {"approve_automatically": approve}
@@ -54,6 +59,8 @@ def _run_that_ranked(ledger: Ledger, task_ids: tuple[str, ...]) -> str:
     """The newest. Raises UserFault."""
     for run in ledger.runs():
         ranking = ledger.stage(run.run_id, Stage.RANKING, Ranking)
+        if isinstance(run.request, PromoteRequest):
+            continue  # its ranking is its base's
         if ranking is not None and set(task_ids) <= set(ranking.sites):
             return run.run_id
     raise UserFault("no run ranked these tasks together: a build needs a model and traffic to be gated on")

@@ -19,11 +19,12 @@ def retract(
     reason: Annotated[str, typer.Option(help="What is wrong with it; everyone who asks is told.")],
     json: JsonOption = False,
 ) -> ExitCode:
-    """Records that a kernel may not be shipped any more; it leaves the build at the next run, which says why.
+    """Records that a kernel may not be shipped any more; the next run's build is without it, and says why.
 
     Example: compiler-agent retract 3f2a --reason "reads past the end for batches above 512"
 
-    Serving goes on until then: `compiler-agent builds rollback`, or COMPILER_AGENT_DISABLE=1 there, stops it now.
+    What is live stays until somebody acts: `compiler-agent builds rollback` goes back to the last build without it, and
+    COMPILER_AGENT_DISABLE=1 in a serving process stops all kernels there.
     """
     settings = read_settings()
     ledger = Ledger(settings.ledger_url)
@@ -36,6 +37,6 @@ def retract(
     if json:
         print_json(retraction.model_dump(mode="json") | {"is_live": is_live})
     else:
-        where = f"it serves in {(live or '')[:12]} until the next run: `compiler-agent builds rollback` stops it now"
+        where = f"it is live in {(live or '')[:12]}: `compiler-agent builds rollback` goes back to a build without it"
         result_console.print(f"retracted {found.id[:12]}; {where if is_live else 'it is not live'}", highlight=False)
     return ExitCode.DONE

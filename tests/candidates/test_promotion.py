@@ -63,6 +63,12 @@ FIGURES = EndToEnd(
     greedy_positions=1990,
     hits={"a": 10},
     misses={"a": 3},
+    peak_memory_bytes={"eager": 100, "build": 100},
+    kl_of_long=1e-9,
+    kl_noise=0.0,
+    logprob_drift=0.0,
+    logit_noise=0.0,
+    row_split_difference=0.0,
     wall_s=1.0,
 )
 

@@ -17,8 +17,9 @@ from candidates.measurement import Measurement
 from candidates.promotion import Gate, PromotionDecision, decide_promotion
 from candidates.run import LIVE_CHECKS, LiveCheck, LiveChecks, Progress, Ranking, Stage
 from candidates.serving_build.build import Build
+from candidates.serving_build.build_files import task_of
 from candidates.serving_build.builds import BuildStore
-from candidates.serving_build.live import is_same_place, live_kernel, live_task, read_live
+from candidates.serving_build.live import is_same_place, read_live
 from candidates.serving_build.manifest import KernelEntry
 from candidates.task import KernelTask
 from candidates.verdict import Rejected
@@ -54,60 +55,69 @@ class LiveActivities:
         if self._ledger.stage(ship.run_id, LIVE_CHECKS, LiveChecks) is not None:
             return
         tasks = [self._ledger.task(task_id) for task_id in ranking.sites]
-        promoted = [d.task_id for d in self._ledger.promotions(ship.run_id) if d.is_promoted]
         checks = []
         with beating():
             for entry in build.manifest.kernels:
-                old = live_task(build, entry)
+                old = task_of(build, entry)
                 task = next((task for task in tasks if is_same_place(task, old)), None)
-                is_beaten = task is not None and task.id in promoted
-                stays, reason = (False, "beaten") if is_beaten else self._check(ship.run_id, build, entry, task)
+                outcome, reason = self._check(ship.run_id, build, entry, task)
                 checks.append(
-                    LiveCheck(
-                        candidate_id=entry.id,
-                        op=entry.op,
-                        task_id=None if task is None else task.id,
-                        stays=stays,
-                        is_beaten=is_beaten,
-                        reason=reason,
+                    LiveCheck.model_validate(
+                        {
+                            "candidate_id": entry.id,
+                            "op": entry.op,
+                            "task_id": None if task is None else task.id,
+                            "outcome": outcome,
+                            "reason": reason,
+                        }
                     )
                 )
-                if not stays:
-                    message = f"{entry.op}: the live kernel leaves: {reason}"
+                if outcome != "stays":
+                    message = f"{entry.op}: the live kernel leaves the next build: {reason}"
                     self._ledger.add_progress(ship.run_id, Progress(stage=Stage.BUILD, op=entry.op, message=message))
         self._ledger.put_stage(ship.run_id, LIVE_CHECKS, LiveChecks(build_id=build.id, kernels=tuple(checks)))
 
-    def _check(self, run_id: str, build: Build, entry: KernelEntry, task: KernelTask | None) -> tuple[bool, str]:
-        """Whether it stays, and why."""
+    def _check(self, run_id: str, build: Build, entry: KernelEntry, task: KernelTask | None) -> tuple[str, str]:
+        """What becomes of it, and why."""
         retraction = Retractions(self._ledger).of(entry.id)
         if retraction is not None:
-            return False, f"retracted: {retraction.reason}"
+            return "wrong", f"retracted: {retraction.reason}"
         if task is None:
-            return False, "neither model nor traffic has its op any more"
+            return "gone", "neither model nor traffic has its op any more"
+        decisions = {d.candidate_id: d for d in self._ledger.promotions(run_id) if d.task_id == task.id}
+        if any(d.is_promoted for candidate_id, d in decisions.items() if candidate_id != entry.id):
+            return "beaten", "a kernel of this run is faster"
+        if (decided := decisions.get(entry.id)) is not None:  # found once more, or this was begun before
+            return _outcome_of(decided)
         if task.id == entry.task_id:
             unchanged = Gate(name="nothing has changed since it won", figure=build.id[:12], bound="live", passed=True)
-            promotion = PromotionDecision(task_id=task.id, candidate_id=entry.id, gates=(unchanged,))
-            self._promote(run_id, promotion, entry.measurement)
-            return True, unchanged.name
-        live = live_kernel(build, entry, self._ledger.candidate(entry.id))
-        verdict = self._judge.judge(task, live.candidate, live.artifact)
-        proposal = Proposal(candidate=live.candidate, agent=AGENT)
+            decided = PromotionDecision(task_id=task.id, candidate_id=entry.id, gates=(unchanged,))
+            return self._promote(run_id, decided, entry.measurement)
+        # What was recorded when it was built: whoever can write to the folder of builds must not choose what is signed.
+        blob = self._ledger.artifact(task.id, entry.id) or self._ledger.artifact(entry.task_id, entry.id)
+        if blob is None:
+            return "wrong", "the ledger does not know its artifact"
+        self._ledger.put_artifact(task.id, entry.id, blob)
+        candidate, artifact = self._ledger.candidate(entry.id), self._blobs.get(blob)
+        verdict = self._judge.judge(task, candidate, artifact)
+        proposal = Proposal(candidate=candidate, agent=AGENT)
+        self._ledger.put_attempt(run_id, task.id, Attempt(proposal=proposal, verdict=verdict))
         if isinstance(verdict, Rejected):
-            self._ledger.put_attempt(run_id, task.id, Attempt(proposal=proposal, verdict=verdict))
-            return False, f"rejected: {verdict.reason.value}: {verdict.evidence.message}"
+            return "wrong", f"rejected: {verdict.reason.value}: {verdict.evidence.message}"
         benchmark = self._benchmark(task)
         if benchmark is None:
-            return False, "nothing here times kernels for its device"
-        measured = benchmark.confirm(task, live.candidate, live.artifact, most_s=CONFIRM_S)
+            return "lost", "nothing here times kernels for its device"
+        measured = benchmark.confirm(task, candidate, artifact, most_s=CONFIRM_S)
         if not isinstance(measured, Measurement):
-            return False, f"rejected: {measured.reason.value}: {measured.evidence.message}"
-        self._ledger.put_attempt(run_id, task.id, Attempt(proposal=proposal, verdict=verdict))
-        self._ledger.put_artifact(task.id, entry.id, self._blobs.put(live.artifact))
-        promotion = decide_promotion(task.id, entry.id, verdict, measured)
-        self._promote(run_id, promotion, measured)
-        failed = ", ".join(gate.name for gate in promotion.gates if not gate.passed)
-        return promotion.is_promoted, f"not passed: {failed}" if failed else "it still wins"
+            return "wrong", f"rejected: {measured.reason.value}: {measured.evidence.message}"
+        return self._promote(run_id, decide_promotion(task.id, entry.id, verdict, measured), measured)
 
-    def _promote(self, run_id: str, promotion: PromotionDecision, measured: Measurement) -> None:
-        self._ledger.put_measurement(run_id, promotion.task_id, promotion.candidate_id, measured)
-        self._ledger.put_promotion(run_id, promotion)
+    def _promote(self, run_id: str, decided: PromotionDecision, measured: Measurement) -> tuple[str, str]:
+        self._ledger.put_measurement(run_id, decided.task_id, decided.candidate_id, measured)
+        self._ledger.put_promotion(run_id, decided)
+        return _outcome_of(decided)
+
+
+def _outcome_of(decided: PromotionDecision) -> tuple[str, str]:
+    failed = ", ".join(gate.name for gate in decided.gates if not gate.passed)
+    return ("lost", f"not passed: {failed}") if failed else ("stays", decided.gates[0].name)

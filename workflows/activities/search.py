@@ -17,6 +17,7 @@ from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
+from candidates.ledger.retractions import Retractions
 from candidates.measurement import Decision, Measurement
 from candidates.measurement import Stage as MeasurementStage
 from candidates.memory import lessons
@@ -24,7 +25,7 @@ from candidates.promotion import decide_promotion
 from candidates.run import Progress, SearchEnd, Stage
 from candidates.spending import op_account, run_account
 from candidates.task import KernelTask
-from candidates.verdict import Rejected, is_native
+from candidates.verdict import Evidence, Reason, Rejected, is_native
 from workflows.activities.heartbeat import beating
 from workflows.payloads import Generation, GenerationOutcome, ProposeInput, SettleInput
 
@@ -174,6 +175,10 @@ class DeviceSearchActivities:
         )
 
     def _evaluate(self, run_id: str, task: KernelTask, proposal: Proposal) -> Attempt:
+        if (retraction := Retractions(self._ledger).of(proposal.candidate.id)) is not None:
+            evidence = Evidence(message=f"{retraction.by} took it back: {retraction.reason}")
+            taken_back = Rejected(reason=Reason.RETRACTED, workload=None, evidence=evidence, seed=0)
+            return Attempt(proposal=proposal, verdict=taken_back)
         artifact = self._artifact(task, proposal.candidate.id)
         verdict = self._judge.judge(task, proposal.candidate, artifact)
         if not is_native(verdict) or (benchmark := self._benchmark(task)) is None:

@@ -13,7 +13,7 @@ from candidates.ledger.promotions import latest_promotion
 from candidates.ledger.retractions import Retractions
 from candidates.ledger.run_report import report_run
 from candidates.measurement import Stage as MeasurementStage
-from candidates.promotion import EndToEnd, WonKernel, choose_levels
+from candidates.promotion import EndToEnd, PathName, WonKernel, choose_levels
 from candidates.run import (
     BUILD_FAILURE,
     LIVE_CHECKS,
@@ -24,13 +24,15 @@ from candidates.run import (
     PromoteRequest,
     Ranking,
     ReplayRecord,
+    RunReport,
     RunRequest,
     SearchEnd,
     Stage,
 )
-from candidates.serving_build.build import ShippedKernel, write_build
-from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.build import Build, ShippedKernel, write_build
+from candidates.serving_build.builds import BuildStore, LiveMoved
 from candidates.serving_build.end_to_end import measure_end_to_end
+from candidates.serving_build.live import read_live
 from candidates.serving_build.manifest import ranges_of_wins
 from candidates.serving_build.served_process import ModelFiles, ServedProcessEnded
 from kernel_sandbox.sandbox import Sandbox
@@ -56,7 +58,8 @@ class ShipActivities:
         for stage, kind in ((Stage.REPLAY, ReplayRecord), (Stage.RANKING, Ranking)):
             known = _required(self._ledger.stage(request.base_run, stage, kind), stage)
             self._ledger.put_stage(ship.run_id, stage, known)
-        for task_id in request.task_ids:
+        done = {decision.task_id for decision in self._ledger.promotions(ship.run_id)}
+        for task_id in set(request.task_ids) - done:
             found = _required(latest_promotion(self._ledger, task_id), f"confirmed kernel for {task_id}")
             decision = found.decision
             measurement = self._ledger.measurement(
@@ -141,19 +144,47 @@ class ShipActivities:
         store = BuildStore(self._home)
         request = self._ledger.run_request(ship.run_id)
         report = report_run(self._ledger, ship.run_id, live_build=store.current())
-        build = report.build
-        if build is not None and not build.live and build.passed and request.approve_automatically:
-            self._ledger.put_approval(build.id, store.approve(build.id, by=AUTOMATIC))
-            report = report_run(self._ledger, ship.run_id, live_build=build.id)
+        if request.approve_automatically:
+            self._approve(ship.run_id, store, report)
+            report = report_run(self._ledger, ship.run_id, live_build=store.current())
         self._ledger.end_run(report)
+
+    def _approve(self, run_id: str, store: BuildStore, report: RunReport) -> None:
+        """Makes the run's build live, or takes the live one back where its kernels are wrong and no build replaces it.
+
+        Done once: what a person decided after it stays.
+        """
+        by = f"{AUTOMATIC}, {run_id}"
+        own = [approval for approval in store.decisions() if approval.by == by]
+        if own:  # killed before the ledger knew
+            self._ledger.put_approval(own[-1].build_id or "", own[-1])
+            return
+        build, figures, checks = report.build, report.end_to_end, report.live
+        if build is not None and build.passed and figures is not None and self._is_sound(store.show(build.id)):
+            if build.live:
+                return
+            try:
+                self._ledger.put_approval(build.id, store.approve_in_place_of(figures.live_build, build.id, by))
+            except LiveMoved as moved:
+                self._tell(run_id, Stage.BUILD, f"the build waits for a person: {moved}")
+        elif checks is not None and checks.some_are_wrong and store.current() == checks.build_id:
+            self._ledger.put_approval("", store.withdraw(by))
+            self._tell(
+                run_id, Stage.BUILD, "the live build has wrong kernels and no build replaces it: nothing is live"
+            )
+
+    def _is_sound(self, build: Build) -> bool:
+        """None of its kernels was taken back since."""
+        retractions = Retractions(self._ledger)
+        return all(retractions.of(entry.id) is None for entry in build.manifest.kernels)
 
     def _tell(self, run_id: str, stage: Stage, message: str) -> None:
         self._ledger.add_progress(run_id, Progress(stage=stage, message=message))
 
 
 class DeviceShipActivities:
-    def __init__(self, ledger: Ledger, sandbox: Sandbox, home: Path) -> None:
-        self._ledger, self._sandbox, self._home = ledger, sandbox, home
+    def __init__(self, ledger: Ledger, sandbox: Sandbox, home: Path, device: DeviceFingerprint) -> None:
+        self._ledger, self._sandbox, self._home, self._device = ledger, sandbox, home, device
 
     @activity.defn
     def gate_build(self, ship: ShipInput) -> None:
@@ -165,17 +196,18 @@ class DeviceShipActivities:
         ranking = _required(self._ledger.stage(ship.run_id, Stage.RANKING, Ranking), "ranking")
         replay = _required(self._ledger.stage(ship.run_id, Stage.REPLAY, ReplayRecord), "replay")
         self._tell(ship.run_id, "the model with and without the build")
+        live = BuildStore(self._home).current()
         try:
             with beating():
                 current = self._build_to_beat(ship.run_id, request.model, Path(build.path))
                 figures = self._measure(request, ranking, replay, Path(build.path), current)
         except ServedProcessEnded as ended:
-            if not ended.is_patched:
+            if ended.name != PathName.BUILD:
                 raise
             self._ledger.put_stage(ship.run_id, BUILD_FAILURE, BuildFailure(message=str(ended)))
             self._tell(ship.run_id, f"the model does not run with the build: {ended}")
             return
-        self._ledger.put_stage(ship.run_id, Stage.END_TO_END, figures)
+        self._ledger.put_stage(ship.run_id, Stage.END_TO_END, figures.model_copy(update={"live_build": live}))
         self._tell(
             ship.run_id,
             f"decode {figures.decode_speedup:.2f}x, prefill {figures.prefill_speedup:.2f}x of eager",
@@ -191,7 +223,8 @@ class DeviceShipActivities:
         self, request: RunRequest, ranking: Ranking, replay: ReplayRecord, build_folder: Path, current: Path | None
     ) -> EndToEnd:
         model = open_model(request.model, self._home)
-        with exclusive_slot():
+
+        def measure(current: Path | None) -> EndToEnd:
             return measure_end_to_end(
                 self._sandbox,
                 ModelFiles(folder=model.folder(), tokenizer=model.tokenizer),
@@ -203,13 +236,21 @@ class DeviceShipActivities:
                 current=current,
             )
 
+        with exclusive_slot():
+            try:
+                return measure(current)
+            except ServedProcessEnded as ended:
+                if ended.name != PathName.CURRENT:
+                    raise
+                figures = measure(None)
+                return figures.model_copy(update={"notes": (*figures.notes, f"the live build does not run: {ended}")})
+
     def _build_to_beat(self, run_id: str, model: str, build_folder: Path) -> Path | None:
-        """The live one of the model, where there is another and all that is in it still holds."""
-        store, checks = BuildStore(self._home), self._ledger.stage(run_id, LIVE_CHECKS, LiveChecks)
-        live = store.current()
-        if live is None or live == build_folder.name or (checks is not None and checks.some_fail):
+        """The live one of the model on this hardware, where there is another and nothing in it is wrong."""
+        checks = self._ledger.stage(run_id, LIVE_CHECKS, LiveChecks)
+        build = read_live(BuildStore(self._home), self._device)
+        if build is None or build.id == build_folder.name or (checks is not None and checks.some_are_wrong):
             return None
-        build = store.show(live)
         return build.path if build.manifest.model == model else None
 
     def _tell(self, run_id: str, message: str) -> None:

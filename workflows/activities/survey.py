@@ -1,6 +1,7 @@
 """Activities that find out what is worth the work: the device's ceilings, the traffic's steps, the hot ops."""
 
 import functools
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from candidates.device_model import calibrate, replay_on_device
 from candidates.ledger.ledger import Ledger
 from candidates.run import Progress, Ranking, ReplayRecord, RunRequest, Stage
 from candidates.serving_build.builds import BuildStore
-from candidates.serving_build.counted_traffic import read_counted_traffic
+from candidates.serving_build.counted_traffic import CountersUnreadable, read_counted_traffic
 from candidates.site_timing import use_threads
 from candidates.survey import survey_hot_ops
 from candidates.task import KernelTask
@@ -134,7 +135,11 @@ class SurveyActivities:
     def _recount(self, request: RunRequest) -> Callable[[KernelTask], KernelTask]:
         if request.counters is None:
             return lambda task: task
-        return read_counted_traffic(Path(request.counters), BuildStore(self._home)).applied_to
+        counters = Path(request.counters)
+        traffic = read_counted_traffic(counters, BuildStore(self._home))
+        if hashlib.sha256(counters.read_bytes()).hexdigest() != request.counters_digest:
+            raise CountersUnreadable(f"{counters} is not what it was when the run began: give a copy that stays")
+        return traffic.applied_to
 
     def _ceilings(self, run: RunInput, threads: int) -> DeviceCeilings:
         known = self._ledger.ceilings(run.device_id, threads)

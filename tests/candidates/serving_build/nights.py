@@ -11,6 +11,7 @@ from candidates.hot_ops import HotOp
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Decision, Interval, Measurement
+from candidates.promotion import EndToEnd
 from candidates.run import LIVE_CHECKS, LiveChecks, Ranking, ReplayRecord, RunRequest, Stage
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
@@ -50,6 +51,32 @@ REPLAY = ReplayRecord(
 SHIP = ShipInput(run_id="run", device_id="cpu")
 ACCEPTED = Accepted(evidence=EvidenceKind.NATIVE, seed=1, calls_checked=2, worst_error_in_bounds=0.1)
 REJECTED = Rejected(reason=Reason.WRONG_VALUES, workload=None, evidence=Evidence(message="off by two"), seed=1)
+
+
+FIGURES = {
+    "threads": 1,
+    "decode_tokens_per_s": {},
+    "prefill_tokens_per_s": {},
+    "ttft_s": {},
+    "speedup": 1.3,
+    "speedup_interval": Interval(1.2, 1.4),
+    "decode_speedup": 1.5,
+    "decode_speedup_interval": Interval(1.4, 1.6),
+    "prefill_speedup": 1.0,
+    "prefill_speedup_interval": Interval(0.98, 1.02),
+    "kl_divergence": 1e-9,
+    "positions": 2000,
+    "greedy_agreement": 1.0,
+    "greedy_positions": 1990,
+    "misses": {},
+    "wall_s": 1.0,
+    "peak_memory_bytes": {"eager": 100, "build": 110},
+    "kl_of_long": 1e-9,
+    "kl_noise": 0.0,
+    "logprob_drift": 0.0,
+    "logit_noise": 0.0,
+    "row_split_difference": 0.0,
+}
 
 
 @dataclass
@@ -117,14 +144,14 @@ class Night:
         )
         self.ledger.put_stage("run", Stage.RANKING, ranking)
 
-    def checks(self) -> dict[str, tuple[bool, str]]:
-        """By op: whether it stays, and why."""
+    def checks(self) -> dict[str, tuple[str, str]]:
+        """By op: what becomes of it, and why."""
         activities = LiveActivities(self.ledger, self.blobs, self.home, self.device, self, lambda task: self)  # type: ignore[arg-type, return-value]
         for _ in range(2):  # the second time is a retry
             ActivityEnvironment().run(activities.check_live, SHIP)
         checks = self.ledger.stage("run", LIVE_CHECKS, LiveChecks)
         assert checks is not None
-        return {check.op: (check.stays, check.reason) for check in checks.kernels}
+        return {check.op: (check.outcome, check.reason) for check in checks.kernels}
 
     def ships(self) -> dict[str, str]:
         """Kernels of the run's build, by op."""
@@ -133,6 +160,16 @@ class Night:
         if shipped.build_id is None:
             return {}
         return {entry.op: entry.id for entry in BuildStore(self.home).show(shipped.build_id).manifest.kernels}
+
+    def concludes(self, live_build: str | None) -> None:
+        """After gates that the run's build passes; `live_build` was live meanwhile."""
+        record = self.ledger.build_of(SHIP.run_id)
+        if record is not None:
+            hits = {entry.id: 1 for entry in BuildStore(self.home).show(record.id).manifest.kernels}
+            figures = FIGURES | {"build_id": record.id, "hits": hits, "live_build": live_build}
+            self.ledger.put_stage(SHIP.run_id, Stage.END_TO_END, EndToEnd.model_validate(figures))
+        activities = ShipActivities(self.ledger, self.blobs, self.home, self.device)
+        ActivityEnvironment().run(activities.conclude_run, SHIP)
 
 
 def make_night(home: Path, device: DeviceFingerprint, kernels: list[ShippedKernel], **request: object) -> Night:

@@ -4,17 +4,22 @@ from pathlib import Path
 
 import pytest
 from nights import REJECTED, REPLAY, Night, make_night
+from sqlalchemy import delete
+from sqlalchemy.orm import Session
 from temporalio.testing import ActivityEnvironment
 
 from candidates.device import DeviceFingerprint
 from candidates.ledger.promotions import latest_promotion
 from candidates.ledger.retractions import Retractions
+from candidates.ledger.tables import StageRow
 from candidates.measurement import Decision
 from candidates.promotion import Gate, PromotionDecision, Retraction
 from candidates.run import LIVE_CHECKS, LiveChecks, PromoteRequest, Stage
-from candidates.serving_build.build import ShippedKernel
+from candidates.serving_build.build import ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
-from candidates.serving_build.live import entry_at, live_kernel, read_live
+from candidates.serving_build.live import entry_at, read_live
+from candidates.serving_build.runtime import BuildRefused
+from candidates.serving_build.signing import make_key
 from candidates.task import KernelTask, Workload
 from workflows.activities.ship import ShipActivities
 from workflows.payloads import ShipInput
@@ -35,14 +40,14 @@ def test_what_nothing_has_changed_for_stays_unmeasured(
     night: Night, rmsnorm: ShippedKernel, linear: ShippedKernel
 ) -> None:
     night.ranks(rmsnorm.task, linear.task)
-    assert {stays for stays, _ in night.checks().values()} == {True}
+    assert {outcome for outcome, _ in night.checks().values()} == {"stays"}
     assert night.judged == []
     assert night.ships() == {"LlamaRMSNorm": rmsnorm.candidate.id, "Linear": linear.candidate.id}
 
 
 def test_other_traffic_has_a_kernel_judged_again(night: Night, rmsnorm: ShippedKernel, linear: ShippedKernel) -> None:
     night.ranks(with_other_traffic(rmsnorm), linear.task)
-    assert night.checks()["LlamaRMSNorm"] == (True, "it still wins")
+    assert night.checks()["LlamaRMSNorm"][0] == "stays"
     assert night.judged == ["LlamaRMSNorm"]
     assert night.ships().keys() == {"LlamaRMSNorm", "Linear"}
 
@@ -53,15 +58,15 @@ def test_a_new_compiler_has_every_kernel_judged_again(
     night.device = night.device.model_copy(update={"compiler": "g++ of tomorrow"})
     assert read_live(BuildStore(night.home), night.device) is not None
     night.ranks(*(kernel.task.model_copy(update={"device_id": night.device.id}) for kernel in (rmsnorm, linear)))
-    assert {stays for stays, _ in night.checks().values()} == {True}
+    assert {outcome for outcome, _ in night.checks().values()} == {"stays"}
     assert sorted(night.judged) == ["Linear", "LlamaRMSNorm"]
 
 
 def test_a_kernel_that_wins_no_more_leaves(night: Night, rmsnorm: ShippedKernel, linear: ShippedKernel) -> None:
     night.decision = Decision.LOSE
     night.ranks(with_other_traffic(rmsnorm), linear.task)
-    stays, reason = night.checks()["LlamaRMSNorm"]
-    assert not stays
+    outcome, reason = night.checks()["LlamaRMSNorm"]
+    assert outcome == "lost"
     assert "confirmed win" in reason
     assert night.ships().keys() == {"Linear"}
 
@@ -71,23 +76,23 @@ def test_a_kernel_that_is_wrong_on_the_new_shapes_leaves(
 ) -> None:
     night.verdict = REJECTED
     night.ranks(with_other_traffic(rmsnorm), linear.task)
-    assert night.checks()["LlamaRMSNorm"] == (False, "rejected: wrong_values: off by two")
+    assert night.checks()["LlamaRMSNorm"] == ("wrong", "rejected: wrong_values: off by two")
     assert night.ships().keys() == {"Linear"}
 
 
 def test_a_retracted_kernel_leaves_and_says_why(night: Night, rmsnorm: ShippedKernel, linear: ShippedKernel) -> None:
     Retractions(night.ledger).put(Retraction(candidate_id=rmsnorm.candidate.id, reason="reads too far", by="test"))
     night.ranks(rmsnorm.task, linear.task)
-    assert night.checks()["LlamaRMSNorm"] == (False, "retracted: reads too far")
+    assert night.checks()["LlamaRMSNorm"] == ("wrong", "retracted: reads too far")
     assert night.ships().keys() == {"Linear"}
     checks = night.ledger.stage("run", LIVE_CHECKS, LiveChecks)
     assert checks is not None
-    assert checks.some_fail
+    assert checks.some_are_wrong
 
 
 def test_an_op_that_is_gone_leaves(night: Night, rmsnorm: ShippedKernel) -> None:
     night.ranks(rmsnorm.task)
-    assert not night.checks()["Linear"][0]
+    assert night.checks()["Linear"][0] == "gone"
 
 
 def test_a_better_kernel_takes_the_place(
@@ -103,7 +108,7 @@ def test_a_better_kernel_takes_the_place(
         "run", PromotionDecision(task_id=better.task.id, candidate_id=better.candidate.id, gates=(won,))
     )
     night.ranks(rmsnorm.task, linear.task)
-    assert night.checks()["LlamaRMSNorm"] == (False, "beaten")
+    assert night.checks()["LlamaRMSNorm"] == ("beaten", "a kernel of this run is faster")
     assert night.ships() == {"LlamaRMSNorm": better.candidate.id, "Linear": linear.candidate.id}
 
 
@@ -112,10 +117,96 @@ def test_other_hardware_has_no_live_build(night: Night) -> None:
     assert read_live(BuildStore(night.home), other) is None
 
 
-def test_the_live_kernel_of_a_task_is_what_was_shipped(night: Night, linear: ShippedKernel) -> None:
+def test_the_live_kernel_of_a_task_is_at_its_place(night: Night, linear: ShippedKernel) -> None:
     entry = entry_at(night.live, with_other_traffic(linear))
     assert entry is not None
-    assert live_kernel(night.live, entry, linear.candidate).artifact == linear.artifact
+    assert entry.id == linear.candidate.id
+
+
+def test_a_check_that_was_killed_halfway_finds_its_own_promotions(
+    night: Night, rmsnorm: ShippedKernel, linear: ShippedKernel
+) -> None:
+    night.ranks(with_other_traffic(rmsnorm), linear.task)
+    first = night.checks()
+    with Session(night.ledger.engine) as session, session.begin():
+        session.execute(delete(StageRow).where(StageRow.stage == LIVE_CHECKS))
+    assert night.checks() == first
+    assert night.judged == ["LlamaRMSNorm"]
+
+
+def test_what_the_ledger_recorded_is_shipped_and_not_what_lies_in_the_folder(
+    night: Night, rmsnorm: ShippedKernel, linear: ShippedKernel
+) -> None:
+    forged = ShippedKernel(
+        task=rmsnorm.task,
+        candidate=rmsnorm.candidate,
+        artifact=b"another library",
+        site=rmsnorm.site,
+        measurement=rmsnorm.measurement,
+        ranges=rmsnorm.ranges,
+    )
+    other = write_build(night.home, "tiny", night.device, [forged, linear])
+    BuildStore(night.home).approve(other.id, by="a hand in the folder")
+    night.ranks(with_other_traffic(rmsnorm), linear.task)
+    night.checks()
+    night.ships()
+    build = next(build for build in BuildStore(night.home).list() if build.id not in (other.id, night.live.id))
+    entry = next(entry for entry in build.manifest.kernels if entry.op == "LlamaRMSNorm")
+    assert (build.path / entry.library).read_bytes() == rmsnorm.artifact
+
+
+def test_an_unsigned_live_build_is_refused_where_keys_are_trusted(
+    night: Night, rmsnorm: ShippedKernel, linear: ShippedKernel
+) -> None:
+    make_key(night.home)
+    night.ranks(rmsnorm.task, linear.task)
+    with pytest.raises(BuildRefused):
+        night.checks()
+
+
+def test_a_retracted_kernel_is_live_neither_by_setting_nor_by_rollback(
+    tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel, linear: ShippedKernel
+) -> None:
+    night = make_night(tmp_path, device, [rmsnorm, linear], approve_automatically=True)
+    night.ledger.put_stage("run", Stage.REPLAY, REPLAY)
+    night.ranks(with_other_traffic(rmsnorm), linear.task)
+    night.verdict = REJECTED
+    night.checks()
+    night.ships()
+    Retractions(night.ledger).put(Retraction(candidate_id=linear.candidate.id, reason="wrong", by="test"))
+    night.concludes(live_build=night.live.id)
+    assert BuildStore(tmp_path).current() != night.live.id
+    assert night.ledger.report("run") is not None
+
+
+def test_a_build_that_somebody_else_replaced_waits_for_a_person(
+    tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel, linear: ShippedKernel
+) -> None:
+    night = make_night(tmp_path, device, [rmsnorm, linear], approve_automatically=True)
+    night.ledger.put_stage("run", Stage.REPLAY, REPLAY)
+    night.ranks(with_other_traffic(rmsnorm), linear.task)
+    night.checks()
+    night.ships()
+    other = write_build(tmp_path, "another model", device, [linear])
+    BuildStore(tmp_path).approve(other.id, by="a person")
+    night.concludes(live_build=night.live.id)
+    assert BuildStore(tmp_path).current() == other.id
+
+
+def test_what_a_person_decides_afterwards_stays(
+    tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel, linear: ShippedKernel
+) -> None:
+    night = make_night(tmp_path, device, [rmsnorm, linear], approve_automatically=True)
+    night.ledger.put_stage("run", Stage.REPLAY, REPLAY)
+    night.ranks(with_other_traffic(rmsnorm), linear.task)
+    night.checks()
+    night.ships()
+    night.concludes(live_build=night.live.id)
+    store = BuildStore(tmp_path)
+    assert store.current() != night.live.id
+    store.rollback(by="a person")
+    night.concludes(live_build=night.live.id)  # the activity tried again
+    assert store.current() == night.live.id
 
 
 def test_a_promotion_ships_the_newest_kernel_of_a_task(

@@ -9,12 +9,9 @@ from typing import Any
 
 import pytest
 from nights import REPLAY, SHIP, Night, make_night
-from temporalio.testing import ActivityEnvironment
 
 from candidates.device import DeviceFingerprint
 from candidates.ledger.ledger import Ledger
-from candidates.measurement import Interval
-from candidates.promotion import EndToEnd
 from candidates.run import RunReport, Stage
 from candidates.serving_build import build as building
 from candidates.serving_build.build import ShippedKernel, read_build
@@ -22,26 +19,6 @@ from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.signing import make_key
 from candidates.task import Workload
 from workflows.activities import ship as shipping
-from workflows.activities.ship import ShipActivities
-
-FIGURES = {
-    "threads": 1,
-    "decode_tokens_per_s": {},
-    "prefill_tokens_per_s": {},
-    "ttft_s": {},
-    "speedup": 1.3,
-    "speedup_interval": Interval(1.2, 1.4),
-    "decode_speedup": 1.5,
-    "decode_speedup_interval": Interval(1.4, 1.6),
-    "prefill_speedup": 1.0,
-    "prefill_speedup_interval": Interval(0.98, 1.02),
-    "kl_divergence": 1e-9,
-    "positions": 2000,
-    "greedy_agreement": 1.0,
-    "greedy_positions": 1990,
-    "misses": {},
-    "wall_s": 1.0,
-}
 
 
 def die(*arguments: Any, **keywords: Any) -> None:
@@ -51,12 +28,9 @@ def die(*arguments: Any, **keywords: Any) -> None:
 def ship(night: Night) -> RunReport:
     """The steps of ShipWinner that write, as often as they were begun."""
     ledger = Ledger(str(night.ledger.engine.url))
-    activities = ShipActivities(ledger, night.blobs, night.home, night.device)
-    shipped = ActivityEnvironment().run(activities.assemble_build, SHIP)
-    hits = {entry.id: 1 for entry in BuildStore(night.home).show(shipped.build_id).manifest.kernels}
-    figures = EndToEnd.model_validate(FIGURES | {"build_id": shipped.build_id, "hits": hits})
-    ledger.put_stage(SHIP.run_id, Stage.END_TO_END, figures)
-    ActivityEnvironment().run(activities.conclude_run, SHIP)
+    again = Night(home=night.home, ledger=ledger, blobs=night.blobs, device=night.device, live=night.live)
+    again.ships()
+    again.concludes(live_build=night.live.id)
     report = ledger.report(SHIP.run_id)
     assert isinstance(report, RunReport)
     return report
