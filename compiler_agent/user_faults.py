@@ -9,7 +9,7 @@ from candidates.forge import ForgeBusy, ForgeRefused
 from candidates.ledger.ledger import LedgerError
 from candidates.problems.problem import ProblemError
 from candidates.serving_build.builds import BuildNotFound
-from candidates.serving_build.counted_traffic import CountersUnreadable
+from candidates.serving_build.counters import CountersUnreadable
 from candidates.serving_build.runtime import BuildRefused
 from candidates.serving_build.signing import SigningKeyFault
 from compiler_agent.models.completion import ModelRejectedRequest, ModelUnavailable

@@ -1,8 +1,10 @@
 """report_run, report_tune: what a run came to, from the facts in the ledger."""
 
+from candidates.device import kind_of_device
 from candidates.hot_ops import HotOp
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import ModelCalls
+from candidates.ledger.retractions import Retractions
 from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import EndToEnd, Gate, decide_build
@@ -44,7 +46,9 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
         coverage=ranking.coverage,
         rank_correlation=ranking.rank_correlation,
         hot_ops=tuple(
-            _report_op(hot_op, end, measurement_of(ledger, run_id, end), build, build_report)
+            _report_op(
+                hot_op, end, measurement_of(ledger, run_id, end), build, build_report, _why_left_out(ledger, end)
+            )
             for hot_op in ranking.hot_ops
             for end in [ends.get(hot_op.task_id or "")]
         ),
@@ -121,8 +125,9 @@ def _report_op(
     measurement: Measurement | None,
     build: BuildRecord | None,
     build_report: BuildReport | None,
+    why_left_out: str,
 ) -> OpReport:
-    decision, reason = _decide(hot_op, end, build, build_report)
+    decision, reason = _decide(hot_op, end, build, build_report, why_left_out)
     calls_per_hour = {workload.shape: workload.calls_per_hour for workload in hot_op.workloads}
     heaviest = measurement.heaviest(calls_per_hour) if measurement is not None else None
     return OpReport(
@@ -142,8 +147,23 @@ def _report_op(
     )
 
 
+def _why_left_out(ledger: Ledger, end: SearchEnd | None) -> str:
+    """Of a win that is not in the run's build."""
+    if end is None or end.candidate_id is None:
+        return ""
+    if (retraction := Retractions(ledger).of(end.candidate_id)) is not None:
+        return f"{retraction.by} took it back: {retraction.reason}"
+    if kind_of_device(ledger.task(end.task_id).device_id) != "cpu":
+        return "it is for another device than the build"
+    return "a kernel for its block, or those within it, save more"
+
+
 def _decide(
-    hot_op: HotOp, end: SearchEnd | None, build: BuildRecord | None, build_report: BuildReport | None
+    hot_op: HotOp,
+    end: SearchEnd | None,
+    build: BuildRecord | None,
+    build_report: BuildReport | None,
+    why_left_out: str,
 ) -> tuple[OpDecision, str]:
     if end is None:
         if hot_op.obstacle is not None:
@@ -152,7 +172,7 @@ def _decide(
     if end.decision != "won":
         return OpDecision(end.decision), end.reason
     if build is None or end.task_id not in build.task_ids:
-        return OpDecision.WON_NOT_SHIPPED, "a kernel for its block, or those within it, save more"
+        return OpDecision.WON_NOT_SHIPPED, why_left_out
     if build_report is None or not build_report.passed:
         return OpDecision.WON_NOT_SHIPPED, "the build did not pass its gates"
     return OpDecision.SHIPPED, end.reason

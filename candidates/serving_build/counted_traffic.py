@@ -4,16 +4,15 @@
 shares of an op's shapes, and the rate of its calls stays what the task has.
 """
 
-import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from candidates.serving_build.build import Build
 from candidates.serving_build.build_files import task_of
 from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.counters import KernelCalls, read_counters
 from candidates.serving_build.live import is_same_place
 from candidates.task import KernelTask
 from candidates.workloads import SeenWorkload, select_workloads
@@ -22,30 +21,20 @@ _PER_CALL = 1000.0
 """Elements whose work is about what a call costs by itself; only for choosing shapes that stand for others."""
 
 
-class CountersUnreadable(Exception):
-    """The file is not what a runtime writes, or its build is not here; the message says which."""
-
-
-class _Kernel(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    shapes: dict[str, int] = Field(default_factory=dict)
-    missed_shapes: dict[str, int] = Field(default_factory=dict)
-
-
-class _Document(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    build_id: str
-    kernels: dict[str, _Kernel]
-
-
 class CountedTraffic:
-    def __init__(self, build: Build, kernels: Mapping[str, Mapping[str, int]]) -> None:
-        """`kernels`: calls by kernel id and shape (`batch=1,tokens=8`), served and missed."""
-        self._places = [
-            (task_of(build, entry), kernels[entry.id]) for entry in build.manifest.kernels if entry.id in kernels
-        ]
+    def __init__(self, build: Build, kernels: Mapping[str, KernelCalls]) -> None:
+        """`kernels` by id."""
+        self._places: list[tuple[KernelTask, Mapping[str, int]]] = []
+        for entry in build.manifest.kernels:
+            counts = kernels.get(entry.id, KernelCalls())
+            served_beside = Counter[str]()
+            for other in build.manifest.kernels:
+                if other.site == entry.site and other.id != entry.id:
+                    served_beside.update(kernels.get(other.id, KernelCalls()).shapes)
+            # What one kernel of a site misses another one may serve: that is the other's traffic.
+            self._places.append(
+                (task_of(build, entry), Counter(counts.shapes) + (Counter(counts.missed_shapes) - served_beside))
+            )
 
     def applied_to(self, task: KernelTask) -> KernelTask:
         """The task with the workloads that serving has, at the rate that it had; itself where nothing was counted."""
@@ -76,18 +65,8 @@ class CountedTraffic:
 
 def read_counted_traffic(path: Path, store: BuildStore) -> CountedTraffic:
     """Raises CountersUnreadable, and BuildNotFound and BuildRefused as BuildStore.show does."""
-    try:
-        document = _Document.model_validate(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, ValidationError) as error:
-        raise CountersUnreadable(f"{path} is no document of a build's counters: {error}") from error
-    kernels = {
-        kernel_id: {
-            shape: counts.shapes.get(shape, 0) + counts.missed_shapes.get(shape, 0)
-            for shape in counts.shapes | counts.missed_shapes
-        }
-        for kernel_id, counts in document.kernels.items()
-    }
-    return CountedTraffic(store.show(document.build_id), kernels)
+    counters = read_counters(path)
+    return CountedTraffic(store.show(counters.build_id), counters.kernels)
 
 
 def _axes(shape: str) -> dict[str, int]:

@@ -12,6 +12,7 @@ from pydantic import Field, ValidationError
 from candidates.promotion import EndToEnd, PathName
 from candidates.record import Record
 from candidates.serving_build.build import read_build
+from candidates.serving_build.counters import KernelCalls
 from candidates.serving_build.prompts import PROMPTS
 from candidates.serving_build.quality import CHUNK_TOKENS, QualityPlan, measure_quality
 from candidates.serving_build.served_process import ModelFiles, ProcessSpec, ServedProcess
@@ -145,20 +146,6 @@ def measure_end_to_end(
         notes=notes,
         wall_s=time.monotonic() - started_s,
     )
-
-
-class KernelCalls(Record):
-    """What the runtime counted for one kernel."""
-
-    op: str = ""
-    hits: int = Field(ge=0, default=0)
-    misses: int = Field(ge=0, default=0)
-    miss_reasons: dict[str, int] = Field(default_factory=dict)
-    missed_shapes: dict[str, int] = Field(default_factory=dict)
-    shapes: dict[str, int] = Field(default_factory=dict)
-    shadow: dict[str, int] = Field(default_factory=dict)
-    errors: int = Field(ge=0, default=0)
-    switched_off: str | None = None
 
 
 class RuntimeReport(Record):

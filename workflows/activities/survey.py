@@ -14,7 +14,8 @@ from candidates.device_model import calibrate, replay_on_device
 from candidates.ledger.ledger import Ledger
 from candidates.run import Progress, Ranking, ReplayRecord, RunRequest, Stage
 from candidates.serving_build.builds import BuildStore
-from candidates.serving_build.counted_traffic import CountersUnreadable, read_counted_traffic
+from candidates.serving_build.counted_traffic import read_counted_traffic
+from candidates.serving_build.counters import CountersUnreadable
 from candidates.site_timing import use_threads
 from candidates.survey import survey_hot_ops
 from candidates.task import KernelTask

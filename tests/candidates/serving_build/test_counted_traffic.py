@@ -1,6 +1,7 @@
 """Counters of a live build as the traffic of the next search."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from candidates.device import DeviceFingerprint
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
-from candidates.serving_build.counted_traffic import CountersUnreadable, read_counted_traffic
+from candidates.serving_build.counted_traffic import read_counted_traffic
+from candidates.serving_build.counters import CountersUnreadable
 
 
 @pytest.fixture
@@ -28,6 +30,18 @@ def test_workloads_are_those_that_were_served_and_missed(tmp_path: Path, live: B
     (workload,) = read_counted_traffic(path, BuildStore(tmp_path)).applied_to(rmsnorm.task).public_workloads
     assert workload.axes == {"batch": 32, "tokens": 1}
     assert workload.calls_per_hour == pytest.approx(0.9 * rmsnorm.task.public_workloads[0].calls_per_hour)
+
+
+def test_what_another_kernel_of_the_site_serves_is_not_missed(
+    tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel, ship: Callable[..., ShippedKernel]
+) -> None:
+    few = ship(rmsnorm.task, f"// for few rows\n{rmsnorm.candidate.source}", rmsnorm.site)
+    build = write_build(tmp_path, "tiny", device, [rmsnorm, few])
+    decode = {"shapes": {"batch=1,tokens=1": 900}}
+    prefill = {"shapes": {"batch=1,tokens=64": 30}, "missed_shapes": {"batch=1,tokens=1": 900, "batch=1,tokens=9": 5}}
+    path = counters(tmp_path, build.id, **{few.candidate.id: decode, rmsnorm.candidate.id: prefill})
+    places = read_counted_traffic(path, BuildStore(tmp_path))._places
+    assert {"batch=1,tokens=64": 30, "batch=1,tokens=9": 5} in [dict(shapes) for _, shapes in places]
 
 
 def test_what_was_not_counted_stays(tmp_path: Path, live: Build, rmsnorm: ShippedKernel, linear: ShippedKernel) -> None:

@@ -1,0 +1,45 @@
+"""Counters: what a runtime counted of its kernels, as its process reports it or `write_counters` wrote it."""
+
+from pathlib import Path
+
+from pydantic import Field, ValidationError
+
+from candidates.record import Record
+
+
+class CountersUnreadable(Exception):
+    """The file is not what a runtime writes."""
+
+
+class KernelCalls(Record):
+    """Of one kernel."""
+
+    op: str = ""
+    hits: int = Field(ge=0, default=0)
+    misses: int = Field(ge=0, default=0)
+    miss_reasons: dict[str, int] = Field(default_factory=dict)
+    missed_shapes: dict[str, int] = Field(default_factory=dict)
+    """Of `shape not won` alone."""
+    shapes: dict[str, int] = Field(default_factory=dict)
+    shadow: dict[str, int] = Field(default_factory=dict)
+    errors: int = Field(ge=0, default=0)
+    switched_off: str | None = None
+
+    @property
+    def is_sound(self) -> bool:
+        return self.switched_off is None and not self.shadow.get("disagreed") and not self.shadow.get("failed")
+
+
+class Counters(Record):
+    build_id: str
+    obstacle: str | None
+    failures: dict[str, str]
+    kernels: dict[str, KernelCalls]
+
+
+def read_counters(path: Path) -> Counters:
+    """Raises CountersUnreadable."""
+    try:
+        return Counters.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        raise CountersUnreadable(f"{path} is no document of a build's counters: {error}") from error
