@@ -4,6 +4,10 @@ from candidates.builder import CompilerUnavailable
 from candidates.forge import ForgeRefused
 from candidates.judge.sanitizers import SanitizersUnavailable
 from candidates.ledger.ledger import LedgerError
+from candidates.serving_build.builds import BuildNotFound
+from candidates.serving_build.counters import CountersUnreadable
+from candidates.serving_build.runtime import BuildRefused
+from candidates.serving_build.signing import SigningKeyFault
 from compiler_agent.models.completion import ModelRejectedRequest
 from compiler_agent.outcome import UserFault
 from kernel_sandbox.sandbox import SandboxUnavailable
@@ -14,7 +18,8 @@ from workflows.retries import RETRY, USER_FAULTS
 
 CLASSES = (
     *(TraceError, ModelError, SandboxUnavailable, CompilerUnavailable, SanitizersUnavailable, LedgerError),
-    *(DeviceError, UserFault, ModelRejectedRequest, ForgeRefused),
+    *(DeviceError, UserFault, ModelRejectedRequest, SigningKeyFault, ForgeRefused),
+    *(BuildRefused, BuildNotFound, CountersUnreadable),
 )
 
 
