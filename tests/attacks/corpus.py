@@ -19,10 +19,12 @@ and with what the language itself reads there: `prepare`, `flags`, `entry`, `lau
 Kernels in `open` gain something that nothing keeps from them yet; no test reads them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+import pytest
 from tasks import TASKS
 
 from candidates.candidate import Candidate
@@ -158,3 +160,12 @@ def _read_header(path: Path, comment: str) -> dict[str, str]:
         else:
             raise CorpusError(f"{path}:{number}: {line!r} is no line of a header; keys are {', '.join(sorted(_OURS))}")
     return header
+
+
+def each(kernels: Sequence[Kernel], *, quick_one_in: int = 1) -> pytest.MarkDecorator:
+    """One parameter a kernel; all but one in `quick_one_in` are slow tests, so that `make test` grows less than this."""
+    parameters = [
+        pytest.param(kernel, marks=[] if place % quick_one_in == 0 else pytest.mark.slow, id=kernel.name)
+        for place, kernel in enumerate(kernels)
+    ]
+    return pytest.mark.parametrize("kernel", parameters)

@@ -1,7 +1,6 @@
 """Every hostile or wrong kernel of the corpus is kept out for its own reason, every honest one is let in."""
 
-import pytest
-from corpus import NO_WIN, Kernel, Stage, load_attacks, load_honest
+from corpus import NO_WIN, Kernel, Stage, each, load_attacks, load_honest
 from court import Court
 
 from candidates.judge.defences import ALL_DEFENCES
@@ -14,11 +13,7 @@ HONEST = load_honest()
 SCREENED = {"rmsnorm_two_pass", "linear_packed", "running_mean_in_place"}
 
 
-def each(kernels: list[Kernel]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("kernel", kernels, ids=lambda kernel: kernel.name)
-
-
-@each(ATTACKS)
+@each(ATTACKS, quick_one_in=2)
 def test_rejects_attack(court: Court, kernel: Kernel) -> None:
     outcome = court.hear(kernel)
     if isinstance(outcome, Measurement):
@@ -41,7 +36,7 @@ def test_screens_honest(court: Court, kernel: Kernel) -> None:
     assert isinstance(measured, Measurement), measured
 
 
-@each([kernel for kernel in ATTACKS if kernel.defence])
+@each([kernel for kernel in ATTACKS if kernel.defence], quick_one_in=4)
 def test_defence_bites(court: Court, kernel: Kernel) -> None:
     """Exactly the named defence keeps the kernel out: without it nothing else does."""
     assert kernel.defence is not None

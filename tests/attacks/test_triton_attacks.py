@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from corpus import NEEDS_DEVICE, TRITON, Kernel, load_attacks, load_honest
+from corpus import NEEDS_DEVICE, TRITON, Kernel, each, load_attacks, load_honest
 from court import Outcome
 
 from candidates.verdict import Accepted, NeedsDevice, Rejected
@@ -23,17 +23,13 @@ def court(request: pytest.FixtureRequest) -> Iterator[TritonCourt]:
     court.close()
 
 
-def each(kernels: list[Kernel]) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("kernel", kernels, ids=lambda kernel: kernel.name)
-
-
-@each(HONEST)
+@each(HONEST, quick_one_in=3)
 def test_accepts_honest_triton(court: TritonCourt, kernel: Kernel) -> None:
     outcome = court.hear(kernel)
     assert isinstance(outcome, NeedsDevice if NEEDS_DEVICE in kernel.expected else Accepted), outcome
 
 
-@each(ATTACKS)
+@each(ATTACKS, quick_one_in=2)
 def test_rejects_wrong_triton(court: TritonCourt, kernel: Kernel) -> None:
     outcome = court.hear(kernel)
     assert isinstance(outcome, Rejected), outcome

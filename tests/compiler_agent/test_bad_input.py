@@ -144,6 +144,7 @@ def test_a_home_that_is_a_file_is_refused(tmp_path):
     _assert_refused(_run_apart(home, "run"), "COMPILER_AGENT_HOME")
 
 
+@pytest.mark.slow
 def test_single_bad_rows_are_dropped_and_counted(run, home, tmp_path):
     rows = [{"timestamp": i * 1000, "input_length": 600, "output_length": 4, "hash_ids": [0, i + 1]} for i in range(20)]
     lines = [json.dumps(row) for row in rows]

@@ -166,7 +166,7 @@ MOMENTS = {
 
 @pytest.mark.parametrize(
     "moment",
-    ["between_push_and_opening", *(pytest.param(name, marks=pytest.mark.slow) for name in list(MOMENTS)[1:])],
+    [pytest.param(name, marks=pytest.mark.slow) for name in MOMENTS],
 )
 def test_a_worker_that_is_killed_leaves_one_pull_request(server_address, tmp_path, moment):
     fault, expected, pushes = MOMENTS[moment]
