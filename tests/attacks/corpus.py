@@ -163,7 +163,7 @@ def _read_header(path: Path, comment: str) -> dict[str, str]:
 
 
 def each(kernels: Sequence[Kernel], *, quick_one_in: int = 1) -> pytest.MarkDecorator:
-    """One parameter a kernel; all but one in `quick_one_in` are slow tests, so that `make test` grows less than this."""
+    """One parameter a kernel; all but one in `quick_one_in` are slow tests: `make test` grows less than the corpus."""
     parameters = [
         pytest.param(kernel, marks=[] if place % quick_one_in == 0 else pytest.mark.slow, id=kernel.name)
         for place, kernel in enumerate(kernels)
