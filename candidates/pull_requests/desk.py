@@ -57,7 +57,7 @@ class PullRequestDesk:
         self._ledger, self._grouping, self._versions = ledger, grouping, versions
         self._facts = PullRequestFacts(ledger)
         self._publisher = Publisher(forge, self._facts, style, alone)
-        self._follower = Follower(forge, ledger, builds, self._proposed)
+        self._follower = Follower(forge, ledger, builds, self._proposed, style.folder)
         self._alone = alone
 
     def open(self, run_id: str | None = None, *, is_dry_run: bool = False) -> tuple[Outcome, ...]:

@@ -150,7 +150,10 @@ class TemporaryClone:
         if not self._run("ls-remote", "--", self._url, f"refs/heads/{branch}"):
             return None
         head = self._fetch(branch)
-        content = self._tree(head, folder) or NOTHING
+        try:
+            content = self._tree(head, folder) or NOTHING
+        except ForgeRefused:  # what stands in the folder's place is not by us
+            content = None
         # The object itself: what is beyond the tip was not fetched, so that git shows no parents.
         header, _, message = self._run("cat-file", "commit", head).decode(errors="replace").partition("\n\n")
         fields = [line.partition(" ")[::2] for line in header.split("\n")]
@@ -162,7 +165,7 @@ class TemporaryClone:
             and trailers.get(CONTENT_TRAILER) == content
         )
         replaced = trailers.get(REPLACED_TRAILER, NOTHING)
-        commit = Commit(id=head, content=content, replaced=None if replaced == NOTHING else replaced)
+        commit = Commit(id=head, content=content or NOTHING, replaced=None if replaced == NOTHING else replaced)
         return BranchHead(commit=commit, is_ours=is_ours)
 
     def commit(self, change: Change) -> Commit:

@@ -118,12 +118,9 @@ class LocalForge:
 
     def _state(self, recorded: _Recorded) -> PullRequestState:
         head = self._head(recorded.branch)
-        for commit in filter(None, (head, recorded.head)):
-            merged = self._git.attempt(
-                "merge-base", "--is-ancestor", commit, f"refs/heads/{recorded.base}", folder=self._path
-            )
-            if merged[0] == 0:
-                return PullRequestState.MERGED
+        base = f"refs/heads/{recorded.base}"
+        if self._git.attempt("merge-base", "--is-ancestor", recorded.head, base, folder=self._path)[0] == 0:
+            return PullRequestState.MERGED
         is_closed = recorded.is_closed or head is None
         return PullRequestState.CLOSED if is_closed else PullRequestState.OPEN
 
