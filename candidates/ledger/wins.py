@@ -2,6 +2,7 @@
 
 from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.ledger.promotions import earned_promotion
 from candidates.ledger.proposals import proposals_of
 from candidates.ledger.run_report import report_run
 from candidates.measurement import Stage as MeasurementStage
@@ -42,7 +43,7 @@ def proposed_of(ledger: Ledger, run_id: str, grouping: Grouping, versions: Versi
                 task=task,
                 candidate=candidate,
                 measurement=measurement,
-                decision=decision,
+                decision=earned_promotion(ledger, decision),
                 site=ranking.sites[task.id],
                 ranges=ranges_of_wins(task, measurement),
                 share_of_time=shares[task.id].share_of_time,
