@@ -186,9 +186,9 @@ def _rollback(folder: str) -> str:
 
 def _controls() -> str:
     return (
-        "### What you decide\n\nMerging this is an approval: once all kernels of its build are merged as they are here, "
-        "the build goes live. Closing it means no: this kernel is not proposed again, and another for the same op only if it is clearly faster. A "
-        "commit of yours on this branch makes it yours: it is not touched any more."
+        "### What you decide\n\nMerging this is an approval: once all kernels of its build are merged as they are "
+        "here, the build goes live. Closing it means no: this kernel is not proposed again, and another for the same "
+        "op only if it is clearly faster. A commit of yours on this branch makes it yours: it is not touched any more."
     )
 
 

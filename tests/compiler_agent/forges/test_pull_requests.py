@@ -9,6 +9,7 @@ import pytest
 
 from candidates.forge import ForgeBusy, PullRequestState
 from candidates.ledger.pull_requests import PullRequestFacts
+from candidates.pull_requests.desk import list_pull_requests
 from candidates.pull_requests.facts import Event
 from candidates.pull_requests.publish import OutcomeKind
 from candidates.pull_requests.win import Grouping
@@ -307,7 +308,7 @@ def test_facts_are_added_only_when_something_happened(site, runs):
         desk(site, runs).open()
     facts = PullRequestFacts(runs.ledger).of(site.forge.repository)
     assert [fact.event for fact in facts] == [Event.PUSHING, Event.OPENED, Event.MERGED]
-    assert [each.last.event for each in desk(site, runs).list()] == [Event.MERGED]
+    assert [each.last.event for each in list_pull_requests(runs.ledger, site.forge.repository)] == [Event.MERGED]
 
 
 def test_every_file_and_the_body_are_the_same_for_equal_records(github, runs, tmp_path):
@@ -406,5 +407,5 @@ def test_a_squash_on_a_local_repository_is_seen_by_its_files(tmp_path, runs):
         repository.git("update-ref", "refs/heads/main", squashed)
         for _ in range(2):
             assert kinds(desk(site, runs).open()) == ["left"]
-        assert [each.last.event for each in desk(site, runs).list()] == [Event.MERGED]
+        assert [each.last.event for each in list_pull_requests(runs.ledger, site.forge.repository)] == [Event.MERGED]
         assert open_ones(site) == []

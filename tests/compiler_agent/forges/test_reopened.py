@@ -5,6 +5,7 @@ import pytest
 from candidates.ledger.pull_requests import PullRequestFacts
 from candidates.ledger.retractions import Retractions
 from candidates.promotion import Retraction
+from candidates.pull_requests.desk import list_pull_requests
 from candidates.pull_requests.facts import Event
 from candidates.pull_requests.win import Grouping
 from candidates.run import LIVE_CHECKS, LiveCheck, LiveChecks
@@ -51,7 +52,7 @@ def test_what_brings_a_wrong_kernel_is_closed_with_a_word(site, runs, flaw):
     before = site.traces()
     assert desk(site, runs).sync().changes == ()
     assert site.traces() == before
-    assert [each.last.event for each in desk(site, runs).list()] == [Event.WITHDRAWN]
+    assert [each.last.event for each in list_pull_requests(runs.ledger, site.forge.repository)] == [Event.WITHDRAWN]
     assert desk(site, runs).open("run1") == ()
 
 
