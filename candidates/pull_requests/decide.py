@@ -109,7 +109,7 @@ def decide(
             return Defer(reason=f"{seen.open_others} pull requests are open, as many as may be: merge or close one")
         return Publish(pushes=not _holds(seen), is_new=True)
     if standing is not None and _latest(standing, runs) < _age(run_id, runs):
-        return Leave(reason="a later run's figures stand there", is_current=True)
+        return Leave(reason="a later run's figures stand there")
     if _is_noise(draft, standing) and seen.head is not None and seen.head.commit.replaced == seen.commit.replaced:
         return Leave(reason="the same kernel, its figures within their interval", is_current=True)
     if _holds(seen) and request.text == draft.text:

@@ -331,7 +331,7 @@ def test_an_older_run_does_not_overwrite_figures_of_a_later(site, runs):
     runs.add("run2", Kernel(speedup=1.9))
     desk(site, runs).open()
     before = site.traces()
-    assert kinds(desk(site, runs).open("run1")) == ["unchanged"]
+    assert kinds(desk(site, runs).open("run1")) == ["left"]
     assert site.traces() == before
     assert "1.90x" in open_ones(site)[0].text.title
     assert kinds(desk(site, runs).open("run2")) == ["unchanged"]
