@@ -409,3 +409,12 @@ def test_a_squash_on_a_local_repository_is_seen_by_its_files(tmp_path, runs):
             assert kinds(desk(site, runs).open()) == ["left"]
         assert [each.last.event for each in list_pull_requests(runs.ledger, site.forge.repository)] == [Event.MERGED]
         assert open_ones(site) == []
+
+
+def test_another_dispatch_entry_is_no_noise(github, runs):
+    """The same figures, for a kernel that serves another range of shapes."""
+    runs.add("run1", NORM)
+    desk(github, runs).open()
+    wider = [workload.model_copy(update={"axes": {"rows": 7}}) for workload in NORM.task.workloads[:1]]
+    runs.add("run2", Kernel(changes={"workloads": (*wider, *NORM.task.workloads[1:])}))
+    assert kinds(desk(github, runs).open()) == ["updated"]
