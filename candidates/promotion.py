@@ -40,6 +40,10 @@ class PathName(StrEnum):
     """With the build that is live."""
 
 
+UNCHANGED = "nothing has changed since it won"
+"""The one gate of a live kernel that a run carries on without measuring it anew."""
+
+
 class EndToEnd(Record):
     """The served model with and without a build, paired over steps stratified by their share of traffic time."""
 

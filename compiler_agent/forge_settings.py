@@ -70,19 +70,21 @@ def read_forge_settings(environment: Mapping[str, str] = os.environ) -> ForgeSet
 
 
 def read_token(settings: ForgeSettings, environment: Mapping[str, str] = os.environ) -> str:
-    """Raises UserFault where there is none."""
-    if token := environment.get(settings.token_variable, "").strip():
-        return token
-    if settings.token_file is None:
-        raise UserFault(
-            f"no token for {settings.repository}: set {settings.token_variable}, or COMPILER_AGENT_TOKEN_FILE to a file"
-        )
-    try:
-        token = settings.token_file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserFault(f"cannot read the token in {settings.token_file}: {error}") from error
-    if not token or not token.isprintable() or " " in token:
-        raise UserFault(f"{settings.token_file} does not hold a token alone")
+    """Raises UserFault where there is none, or something else."""
+    source, token = settings.token_variable, environment.get(settings.token_variable, "").strip()
+    if not token:
+        if settings.token_file is None:
+            raise UserFault(
+                "no token for the repository: set GITHUB_TOKEN or the variable that "
+                "COMPILER_AGENT_TOKEN_VARIABLE names, or COMPILER_AGENT_TOKEN_FILE to a file"
+            )
+        source = "the file that COMPILER_AGENT_TOKEN_FILE names"
+        try:
+            token = settings.token_file.read_text().strip()
+        except (OSError, ValueError) as error:
+            raise UserFault(f"cannot read {source} ({type(error).__name__}): name a file with a token") from None
+    if not re.fullmatch(r"[!-~]+", token):
+        raise UserFault(f"{source} does not hold a token alone: it has blanks, controls or letters beyond ASCII")
     return token
 
 
@@ -94,17 +96,18 @@ class _Reader:
         word = self._environment.get(variable) or default
         try:
             return kind(word)
-        except ValueError as error:
-            raise UserFault(f"{variable}={word}: there are {', '.join(kind)}") from error
+        except ValueError:
+            # Without the word, here and below: it may be a secret in the wrong place.
+            raise UserFault(f"{variable} names none that there is: there are {', '.join(kind)}") from None
 
     def count(self, variable: str, default: int) -> int:
         word = self._environment.get(variable) or str(default)
         if not re.fullmatch(r"[0-9]{1,6}", word):
-            raise UserFault(f"{variable}={word}: give a whole number")
+            raise UserFault(f"{variable}: give a whole number")
         return int(word)
 
     def folder(self, variable: str, default: str) -> str:
         word = (self._environment.get(variable) or default).strip("/")
         if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*(/[A-Za-z0-9_][A-Za-z0-9_.-]*)*", word):
-            raise UserFault(f"{variable}={word}: give a folder in the repository, such as src/kernels")
+            raise UserFault(f"{variable}: give a folder in the repository, such as src/kernels")
         return word

@@ -116,8 +116,18 @@ def _github(forge: ForgeSettings, home: Path) -> Forge:
     return GitHubForge(forge.repository, token, api_url=api_url, base_branch=forge.base_branch)
 
 
+def _local_name(forge: ForgeSettings) -> str:
+    return str(Path(forge.repository).resolve())
+
+
+def _github_name(forge: ForgeSettings) -> str:
+    from compiler_agent.forges.github import API_URL, git_url, repository_name
+
+    return repository_name(git_url(forge.api_url or API_URL, forge.repository)[0])
+
+
 def _local(forge: ForgeSettings, home: Path) -> Forge:
-    records = home / "pull_requests" / digest_of(str(Path(forge.repository).absolute()))[:12]
+    records = home / "pull_requests" / digest_of(_local_name(forge))[:12]
     return LocalForge(Path(forge.repository), records, forge.base_branch)
 
 
@@ -126,6 +136,13 @@ FORGES: Mapping[ForgeName, Callable[[ForgeSettings, Path], Forge]] = {
     ForgeName.GITHUB: _github,
 }
 """Each raises ForgeRefused or UserFault where it cannot be had."""
+
+
+REPOSITORY_NAMES: Mapping[ForgeName, Callable[[ForgeSettings], str]] = {
+    ForgeName.LOCAL: _local_name,
+    ForgeName.GITHUB: _github_name,
+}
+"""What `Forge.repository` says, without a token. Each raises ForgeRefused."""
 
 
 def open_desk(settings: Settings, ledger: Ledger) -> PullRequestDesk | None:

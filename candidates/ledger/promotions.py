@@ -1,4 +1,5 @@
-"""latest_promotion: the newest kernel that passed its gates for a task, whichever run or tune found it."""
+"""latest_promotion: the newest kernel that passed its gates for a task, whichever run or tune found it;
+earned_promotion: what a kernel that was only carried on had passed."""
 
 from typing import NamedTuple
 
@@ -8,7 +9,7 @@ from sqlalchemy.orm import Session
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.retractions import Retractions
 from candidates.ledger.tables import PromotionRow
-from candidates.promotion import PromotionDecision
+from candidates.promotion import UNCHANGED, PromotionDecision
 from candidates.verdict import Rejected
 
 
@@ -35,3 +36,20 @@ def latest_promotion(ledger: Ledger, task_id: str) -> Promoted | None:
         if each.decision.is_promoted and is_sound and retractions.of(candidate_id) is None:
             return each
     return None
+
+
+def earned_promotion(ledger: Ledger, decision: PromotionDecision) -> PromotionDecision:
+    """Of a kernel that was only carried on: the latest that it earned before, with the gates of both; else itself."""
+    if all(gate.name != UNCHANGED for gate in decision.gates):
+        return decision
+    rows = (
+        select(PromotionRow.record)
+        .where(PromotionRow.task_id == decision.task_id, PromotionRow.candidate_id == decision.candidate_id)
+        .order_by(PromotionRow.sequence.desc())
+    )
+    with Session(ledger.engine) as session:
+        found = [PromotionDecision.model_validate(record) for record in session.scalars(rows)]
+    for each in found:
+        if each.is_promoted and all(gate.name != UNCHANGED for gate in each.gates):
+            return each.model_copy(update={"gates": (*each.gates, *decision.gates)})
+    return decision

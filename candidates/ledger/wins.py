@@ -1,8 +1,9 @@
 """proposed_of: what a run would propose as pull requests, from the facts in the ledger."""
 
+from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.ledger.promotions import earned_promotion
 from candidates.ledger.proposals import proposals_of
-from candidates.ledger.retractions import Retractions
 from candidates.ledger.run_report import report_run
 from candidates.measurement import Stage as MeasurementStage
 from candidates.pull_requests.win import Grouping, Proposed, Provenance, Win, group
@@ -14,7 +15,7 @@ Versions = tuple[tuple[str, str], ...]
 
 def proposed_of(ledger: Ledger, run_id: str, grouping: Grouping, versions: Versions) -> tuple[Proposed, ...]:
     """Of the kernels in the run's build, largest share of time first; none where the build did not pass its gates,
-    or one of its kernels was retracted since.
+    or one of its kernels was found wrong since.
 
     `versions` of our own programs; the device's are added. LedgerError: the run has no ranking, or is none of a trace.
     """
@@ -27,11 +28,11 @@ def proposed_of(ledger: Ledger, run_id: str, grouping: Grouping, versions: Versi
     if ranking is None:
         raise LedgerError(f"{run_id} has no ranking")
     shares = {hot_op.task_id: hot_op for hot_op in ranking.hot_ops}
-    wins, retractions = [], Retractions(ledger)
+    wins, flaws = [], Flaws(ledger)
     for decision in ledger.promotions(run_id):
         if decision.task_id not in build.task_ids or not decision.is_promoted:
             continue
-        if retractions.of(decision.candidate_id) is not None:
+        if flaws.of(decision.candidate_id) is not None:
             return ()
         task, candidate = ledger.task(decision.task_id), ledger.candidate(decision.candidate_id)
         measurement = ledger.measurement(run_id, task.id, candidate.id, MeasurementStage.CONFIRM)
@@ -42,7 +43,7 @@ def proposed_of(ledger: Ledger, run_id: str, grouping: Grouping, versions: Versi
                 task=task,
                 candidate=candidate,
                 measurement=measurement,
-                decision=decision,
+                decision=earned_promotion(ledger, decision),
                 site=ranking.sites[task.id],
                 ranges=ranges_of_wins(task, measurement),
                 share_of_time=shares[task.id].share_of_time,

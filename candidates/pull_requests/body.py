@@ -26,18 +26,23 @@ def write_text(proposed: Proposed, folder: str) -> PullRequestText:
     title = f"Faster {plain_word(proposed.op)}: {proposed.speedup:.2f}x over the best of PyTorch"
     if len(wins) > 1:
         title += f" ({len(wins)} kernels)"
-    parts = [_summary(proposed, folder), *(_describe(win) for win in wins)]
-    parts += [_gates(proposed), _reproduce(folder), _provenance(proposed), _rollback(proposed, folder), _controls()]
+    parts = [_summary(proposed, folder), _controls(), _rollback(folder), _gates(proposed), _provenance(proposed)]
+    parts += [_reproduce(folder), *(_describe(win) for win in wins)]
     marker = f"<!-- {_MARKER} win={proposed.win} subject={proposed.subject} -->"
-    body = "\n\n".join(parts)
-    if len(body) > MOST_CHARACTERS:
-        body = f"{body[:MOST_CHARACTERS].rsplit(chr(10) * 2, 1)[0]}\n\nThe rest did not fit: see the manifest."
+    body, left_out = parts[0], 0
+    for part in parts[1:]:
+        if len(body) + len(part) > MOST_CHARACTERS:
+            left_out += 1
+        else:
+            body += f"\n\n{part}"
+    if left_out:
+        body += f"\n\n{left_out} more parts did not fit: see the manifest."
     return PullRequestText(title=title, body=f"{body}\n\n{marker}\n")
 
 
 def _summary(proposed: Proposed, folder: str) -> str:
     lines = ["### What changes", ""]
-    for win in proposed.wins:
+    for win in proposed.wins[:_MOST_ROWS]:
         measured = win.measurement
         lines.append(
             f"- {code(win.task.op)} at {code(win.task.site)} gets a kernel in {win.candidate.language.value}: "
@@ -46,6 +51,8 @@ def _summary(proposed: Proposed, folder: str) -> str:
             f"takes {win.share_of_time:.1%} of the device's time in the replayed traffic{_classes(win)}, so this "
             f"saves about {win.share_of_time * (1 - 1 / measured.traffic_weighted_speedup):.1%} of it."
         )
+    if len(proposed.wins) > _MOST_ROWS:
+        lines.append(f"- {len(proposed.wins) - _MOST_ROWS} more kernels are in the manifest.")
     figures = proposed.provenance.end_to_end
     lines += [
         "",
@@ -166,7 +173,7 @@ def _provenance(proposed: Proposed) -> str:
     return "\n".join(lines)
 
 
-def _rollback(proposed: Proposed, folder: str) -> str:
+def _rollback(folder: str) -> str:
     return "\n".join(
         [
             "### Switch off",
@@ -179,9 +186,9 @@ def _rollback(proposed: Proposed, folder: str) -> str:
 
 def _controls() -> str:
     return (
-        "---\nMerging this is an approval: once all kernels of its build are merged, the build goes live. Closing it "
-        "means no: this kernel is not proposed again, and another for the same op only if it is clearly faster. A "
-        "commit of yours on this branch makes it yours: it is not touched any more."
+        "### What you decide\n\nMerging this is an approval: once all kernels of its build are merged as they are "
+        "here, the build goes live. Closing it means no: this kernel is not proposed again, and another for the same "
+        "op only if it is clearly faster. A commit of yours on this branch makes it yours: it is not touched any more."
     )
 
 

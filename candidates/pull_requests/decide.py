@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from candidates.forge import BranchHead, Commit, PullRequest, PullRequestState
 from candidates.pull_requests.draft import Draft
-from candidates.pull_requests.facts import Event, Standing
+from candidates.pull_requests.facts import Event, Standing, files_digest
 from candidates.pull_requests.hostile_text import code
 
 CLEARLY_FASTER = 1.05
@@ -71,28 +71,34 @@ def decide(
     seen: Seen,
     standing: Standing | None,
     others: Sequence[Standing],
-    newer: Standing | None,
+    runs: Sequence[str],
     rules: Rules,
 ) -> Decision:
-    """`others`: of the same subject; `newer`: the one of them that a later run published, if any."""
-    request = seen.pull_request
+    """`others`: all of the repository but this; `runs`: ids of all runs, newest first."""
+    request, run_id = seen.pull_request, draft.proposed.provenance.run_id
     if request is not None and request.state is PullRequestState.MERGED:
         return Leave(reason=f"merged as {request.url}", seen=Event.MERGED)
-    if standing is not None and standing.last.event is Event.SUPERSEDED:
-        return Leave(reason=f"was superseded; {standing.url} stays closed")
-    if (request is not None and request.state is PullRequestState.CLOSED) or (
-        standing is not None and standing.is_over
-    ):
-        url = request.url if request is not None else standing.url if standing is not None else None
-        return Leave(reason=f"{url} was closed: it is not proposed again", seen=Event.CLOSED)
+    if standing is not None and standing.last.event is Event.MERGED:
+        return Leave(reason=f"was merged as {standing.url}")
+    if seen.commit.replaced == seen.commit.content:
+        return Leave(reason="the base has exactly these files already", seen=Event.MERGED)
+    if request is None or request.state is PullRequestState.CLOSED:
+        if standing is not None and standing.last.event is Event.SUPERSEDED:
+            return Leave(reason=f"was superseded; {standing.url} stays closed")
+        if request is not None or (standing is not None and standing.is_over):
+            url = request.url if request is not None else standing.url if standing is not None else None
+            return Leave(reason=f"{url} was closed: it is not proposed again", seen=Event.CLOSED)
+    subject = draft.proposed.subject
+    if (settled := _settled_elsewhere(draft, [each for each in others if each.last.subject != subject])) is not None:
+        return Leave(reason=settled)
+    others = [each for each in others if each.last.subject == subject]
+    newer = newer_than(run_id, others, runs)
     if newer is not None:
         return Leave(reason=f"a newer kernel for this op has {newer.url}")
     if seen.head is not None and not is_untouched(seen.head, standing):
         return Leave(reason=f"branch {draft.proposed.branch} holds commits of others: it is left to them")
     if (refused := _refused_before(draft, others)) is not None:
         return Leave(reason=refused)
-    if seen.commit.replaced == seen.commit.content:
-        return Leave(reason="the base has exactly these files already")
     if seen.edited is not None:
         return Conflict(
             reason=f"{code(f'{draft.change.folder}/{seen.edited}')} in the base is not as we wrote it. "
@@ -102,6 +108,8 @@ def decide(
         if seen.open_others >= rules.most_open:
             return Defer(reason=f"{seen.open_others} pull requests are open, as many as may be: merge or close one")
         return Publish(pushes=not _holds(seen), is_new=True)
+    if standing is not None and _latest(standing, runs) < _age(run_id, runs):
+        return Leave(reason="a later run's figures stand there")
     if _is_noise(draft, standing) and seen.head is not None and seen.head.commit.replaced == seen.commit.replaced:
         return Leave(reason="the same kernel, its figures within their interval", is_current=True)
     if _holds(seen) and request.text == draft.text:
@@ -115,13 +123,39 @@ def is_untouched(head: BranchHead, standing: Standing | None) -> bool:
 
 def newer_than(run_id: str, others: Iterable[Standing], runs: Sequence[str]) -> Standing | None:
     """One that is open or merged, and that a later run published. `runs`: newest first."""
-    age = {run: place for place, run in enumerate(runs)}
-    mine = age.get(run_id, len(runs))
-    for other in others:
-        if other.is_open or other.last.event is Event.MERGED:
-            latest = min(age.get(run, len(runs)) for run in other.runs)
-            if latest < mine:
-                return other
+    return next(
+        (
+            other
+            for other in others
+            if (other.is_open or other.last.event is Event.MERGED) and _latest(other, runs) < _age(run_id, runs)
+        ),
+        None,
+    )
+
+
+def _age(run_id: str, runs: Sequence[str]) -> int:
+    """How many runs are newer."""
+    return runs.index(run_id) if run_id in runs else len(runs)
+
+
+def _latest(standing: Standing, runs: Sequence[str]) -> int:
+    return min(_age(run_id, runs) for run_id in standing.runs)
+
+
+def _settled_elsewhere(draft: Draft, others: Sequence[Standing]) -> str | None:
+    """Why these kernels are not proposed: they were, when wins were grouped otherwise."""
+    brings = frozenset(
+        zip(draft.proposed.places, (win.candidate.id for win in draft.proposed.wins), strict=True),
+    )
+    touching = [other for other in others if other.last.brings & brings]
+    for other in touching:
+        if other.last.event is Event.CLOSED:
+            return f"{other.url} with a kernel of these was closed: it is not proposed again"
+        if other.is_open and brings <= other.last.brings:
+            return f"{other.url} proposes these kernels already"
+    merged = [other for other in touching if other.last.event is Event.MERGED]
+    if brings <= frozenset().union(*(other.last.brings for other in merged)):
+        return f"merged already as {', '.join(str(other.url) for other in merged)}"
     return None
 
 
@@ -136,12 +170,18 @@ def _holds(seen: Seen) -> bool:
 
 
 def _is_noise(draft: Draft, standing: Standing | None) -> bool:
-    """Whether another run measured what is published already."""
+    """Whether another run measured what is published already: the same files, and no figure that is another."""
     if standing is None or standing.published is None:
         return False
     published, proposed = standing.published, draft.proposed
-    is_another_run = published.run_id != proposed.provenance.run_id
-    return is_another_run and published.interval.low <= proposed.speedup <= published.interval.high
+    intervals = [win.measurement.interval for win in proposed.wins]
+    return (
+        published.run_id != proposed.provenance.run_id
+        and published.files == files_digest(proposed)
+        and all(
+            old.low <= new.high and new.low <= old.high for old, new in zip(published.intervals, intervals, strict=True)
+        )
+    )
 
 
 def _refused_before(draft: Draft, others: Sequence[Standing]) -> str | None:

@@ -1,4 +1,6 @@
-"""PullRequestDesk: what commands and workflows ask for: open a run's pull requests, follow all of them, list them."""
+"""PullRequestDesk: what commands and workflows ask for: open a run's pull requests, follow all of them.
+
+`list_pull_requests` reads what the ledger knows of them."""
 
 import fcntl
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +12,7 @@ from candidates.forge import Forge
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.pull_requests import PullRequestFacts
 from candidates.ledger.wins import Versions, proposed_of
-from candidates.pull_requests.facts import PullRequestFact
+from candidates.pull_requests.facts import PullRequestFact, standings
 from candidates.pull_requests.follow import ApprovalOutcome, Change, Follower
 from candidates.pull_requests.publish import Outcome, Publisher, Style
 from candidates.pull_requests.win import Grouping, Proposed
@@ -31,6 +33,12 @@ class Listed(NamedTuple):
     last: PullRequestFact
     number: int | None
     url: str | None
+
+
+def list_pull_requests(ledger: Ledger, repository: str) -> tuple[Listed, ...]:
+    """All of a repository that the ledger knows, as they were last seen; asks no forge."""
+    known = standings(PullRequestFacts(ledger).of(repository))
+    return tuple(Listed(standing.last, standing.number, standing.url) for standing in known.values())
 
 
 @contextmanager
@@ -57,7 +65,7 @@ class PullRequestDesk:
         self._ledger, self._grouping, self._versions = ledger, grouping, versions
         self._facts = PullRequestFacts(ledger)
         self._publisher = Publisher(forge, self._facts, style, alone)
-        self._follower = Follower(forge, ledger, builds, self._proposed)
+        self._follower = Follower(forge, ledger, builds, self._proposed, style.folder)
         self._alone = alone
 
     def open(self, run_id: str | None = None, *, is_dry_run: bool = False) -> tuple[Outcome, ...]:
@@ -78,12 +86,6 @@ class PullRequestDesk:
             for outcome in self._publisher.publish(self._proposed(run_id), runs)
         ]
         return SyncReport(changes=changes, approval=approval, outcomes=tuple(outcomes))
-
-    def list(self) -> tuple[Listed, ...]:
-        """All that the ledger knows, as they were last seen; asks the forge nothing."""
-        return tuple(
-            Listed(standing.last, standing.number, standing.url) for standing in self._follower.standings().values()
-        )
 
     def _proposed(self, run_id: str) -> Sequence[Proposed]:
         return proposed_of(self._ledger, run_id, self._grouping, self._versions)

@@ -8,11 +8,10 @@ from candidates.forge import Change, PullRequestText
 from candidates.pull_requests.body import write_text
 from candidates.pull_requests.generated_test import write_test
 from candidates.pull_requests.hostile_text import plain_word
+from candidates.pull_requests.kernel_files import SCHEMA_VERSION, as_json, kernel_files, source_name
 from candidates.pull_requests.win import Proposed, Win
-from candidates.serving_build.manifest import KernelEntry
 
 MANIFEST = "manifest.json"
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,13 +27,11 @@ def draft_pull_request(proposed: Proposed, root: str) -> Draft:
     Raises NoTest for a language that no test can be written for.
     """
     folder = f"{root}/{proposed.folder}"
-    files: dict[str, bytes] = {}
-    for win in proposed.wins:
-        kernel = f"{win.stem}{win.candidate.language.file_ending}"
-        files[kernel] = win.candidate.source.encode()
-        files[f"{win.stem}.dispatch.json"] = _json(_dispatch(win, kernel))
-        files[f"test_{win.stem}.py"] = write_test(win, kernel, proposed.provenance.device.model).encode()
-    files[MANIFEST] = _json(_manifest(proposed, files))
+    files = kernel_files(proposed)
+    for win, stem in zip(proposed.wins, proposed.stems, strict=True):
+        test = write_test(win, source_name(win, stem), proposed.provenance.device.model)
+        files[f"test_{stem}.py"] = test.encode()
+    files[MANIFEST] = as_json(_manifest(proposed, files))
     # Nothing of others but what `plain_word` leaves: forges read closing words in messages.
     message = (
         f"Kernel for {plain_word(proposed.op)}: {proposed.speedup:.2f}x over the best of PyTorch\n\n"
@@ -58,27 +55,6 @@ def foreign_edit(files: dict[str, bytes]) -> str | None:
         if name != MANIFEST and expected.get(name) != hashlib.sha256(content).hexdigest():
             return name
     return next((name for name in expected if name not in files), None)
-
-
-def _dispatch(win: Win, kernel: str) -> dict[str, object]:
-    """As a serving build's manifest has it, with the source in place of the library."""
-    entry = KernelEntry(
-        id=win.candidate.id,
-        task_id=win.task.id,
-        op=win.task.op,
-        site=win.site,
-        library=kernel,
-        entry=win.candidate.entry,
-        prepare=win.candidate.prepare,
-        inputs=win.task.inputs,
-        outputs=win.task.outputs,
-        axes=win.task.axes,
-        ranges=win.ranges,
-        error_bound=win.task.error_bound,
-        measurement=win.measurement,
-    )
-    content = entry.model_dump(mode="json", exclude={"library", "measurement"})
-    return {"schema_version": SCHEMA_VERSION, "source": kernel} | content
 
 
 def _manifest(proposed: Proposed, files: dict[str, bytes]) -> dict[str, object]:
@@ -117,7 +93,3 @@ def _kernel(win: Win) -> dict[str, object]:
         "gates": [gate.model_dump(mode="json") for gate in win.decision.gates],
         "measurement": measured,
     }
-
-
-def _json(content: dict[str, object]) -> bytes:
-    return (json.dumps(content, indent=1, sort_keys=True, allow_nan=False) + "\n").encode()

@@ -3,6 +3,7 @@
 Facts are only added. Decisions on them are in `decide`.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,8 +11,9 @@ from enum import StrEnum
 from pydantic import Field
 
 from candidates.measurement import Interval
+from candidates.pull_requests.kernel_files import kernel_files
 from candidates.pull_requests.win import Proposed
-from candidates.record import Record
+from candidates.record import Record, digest_of
 
 
 class Event(StrEnum):
@@ -29,6 +31,14 @@ class Event(StrEnum):
     """Seen closed, by somebody else, without a merge."""
     SUPERSEDED = "superseded"
     """Closed by us, for a newer win on the same subject."""
+    WITHDRAWN = "withdrawn"
+    """Closed by us: one of its kernels was found wrong."""
+    REOPENED = "reopened"
+    """By people, after it had been closed."""
+
+
+SHUT = (Event.CLOSED, Event.SUPERSEDED, Event.WITHDRAWN)
+"""People may reopen it, and merge it."""
 
 
 class PullRequestFact(Record):
@@ -42,12 +52,25 @@ class PullRequestFact(Record):
     candidate_ids: tuple[str, ...]
     speedup: float = Field(gt=0)
     interval: Interval
+    places: tuple[str, ...] = ()
+    """With `candidate_ids`: what it brings, however wins are grouped."""
+    intervals: tuple[Interval, ...] = ()
+    """Of each win."""
+    files: str = ""
+    """Names what its `kernel_files` hold."""
     event: Event
     head: str | None = None
     """Of a push: the commit."""
     number: int | None = None
     url: str | None = None
     note: str = ""
+    is_intended: bool = False
+    """Of SUPERSEDED and WITHDRAWN: we are about to close it. The next fact says that it is closed."""
+
+    @property
+    def brings(self) -> frozenset[tuple[str, str]]:
+        """Places and candidates."""
+        return frozenset(zip(self.places, self.candidate_ids, strict=False))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,16 +88,11 @@ class Standing:
 
     @property
     def is_over(self) -> bool:
-        return self.last.event in (Event.MERGED, Event.CLOSED, Event.SUPERSEDED)
+        return self.last.event in (Event.MERGED, *SHUT)
 
     @property
     def is_open(self) -> bool:
         return self.published is not None and not self.is_over
-
-    @property
-    def is_unfinished(self) -> bool:
-        """It was pushed and not opened, or waits for its turn."""
-        return self.last.event in (Event.PUSHING, Event.DEFERRED)
 
 
 def fact_of(proposed: Proposed, repository: str, event: Event, **details: object) -> PullRequestFact:
@@ -90,16 +108,24 @@ def fact_of(proposed: Proposed, repository: str, event: Event, **details: object
             "candidate_ids": tuple(win.candidate.id for win in proposed.wins),
             "speedup": proposed.speedup,
             "interval": proposed.interval,
+            "places": proposed.places,
+            "intervals": tuple(win.measurement.interval for win in proposed.wins),
+            "files": files_digest(proposed),
             "event": event,
         }
         | details
     )
 
 
-def following(standing: Standing, event: Event, note: str = "") -> PullRequestFact:
+def files_digest(proposed: Proposed) -> str:
+    files = kernel_files(proposed)
+    return digest_of({name: hashlib.sha256(content).hexdigest() for name, content in files.items()})
+
+
+def following(standing: Standing, event: Event, **details: object) -> PullRequestFact:
     """A fact about a pull request that is known."""
-    details = {"event": event, "head": None, "number": standing.number, "url": standing.url, "note": note}
-    return standing.last.model_copy(update=details)
+    known = {"event": event, "head": None, "number": standing.number, "url": standing.url, "note": ""}
+    return standing.last.model_copy(update=known | {"is_intended": False} | details)
 
 
 def standings(facts: Iterable[PullRequestFact]) -> Mapping[str, Standing]:

@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from candidates.forge import BRANCH_PREFIX, BranchMoved, Checkout, Forge, ForgeRefused, PullRequest
+from candidates.forge import BRANCH_PREFIX, BranchMoved, Checkout, Forge, ForgeRefused, PullRequest, PullRequestState
 from candidates.ledger.pull_requests import PullRequestFacts
 from candidates.pull_requests.decide import (
     Conflict,
@@ -21,11 +21,11 @@ from candidates.pull_requests.decide import (
     Seen,
     decide,
     is_untouched,
-    newer_than,
 )
 from candidates.pull_requests.draft import Draft, draft_pull_request, foreign_edit
-from candidates.pull_requests.facts import Event, Standing, fact_of, following, standings
+from candidates.pull_requests.facts import Event, Standing, fact_of, standings
 from candidates.pull_requests.generated_test import NoTest
+from candidates.pull_requests.shut import shut
 from candidates.pull_requests.win import Proposed, subject_prefix
 from candidates.record import Record
 
@@ -38,6 +38,8 @@ class OutcomeKind(StrEnum):
     """Merged, closed, superseded, or worked on by others: nothing is done to it."""
     DEFERRED = "deferred"
     CONFLICT = "conflict"
+    REFUSED = "refused"
+    """By the forge, for a reason that only the user can mend."""
     PLANNED = "planned"
     """Of a dry run: it would be opened or updated."""
 
@@ -78,11 +80,18 @@ class Publisher:
     def publish(
         self, proposed: Sequence[Proposed], runs: Sequence[str], *, is_dry_run: bool = False
     ) -> tuple[Outcome, ...]:
-        """`runs`: ids of all runs, newest first. Raises ForgeRefused and ForgeBusy; then run it again."""
+        """`runs`: ids of all runs, newest first. Raises ForgeBusy, and ForgeRefused where the repository
+        cannot be read at all; then run it again."""
         if not proposed:
             return ()
         with self._alone(), self._forge.checkout() as checkout:
-            return tuple(self._publish(each, checkout, runs, is_dry_run=is_dry_run) for each in proposed)
+            return tuple(self._attempt(each, checkout, runs, is_dry_run=is_dry_run) for each in proposed)
+
+    def _attempt(self, proposed: Proposed, checkout: Checkout, runs: Sequence[str], *, is_dry_run: bool) -> Outcome:
+        try:
+            return self._publish(proposed, checkout, runs, is_dry_run=is_dry_run)
+        except ForgeRefused as error:
+            return _outcome(proposed, OutcomeKind.REFUSED, None, str(error))
 
     def _publish(self, proposed: Proposed, checkout: Checkout, runs: Sequence[str], *, is_dry_run: bool) -> Outcome:
         try:
@@ -92,7 +101,7 @@ class Publisher:
             return _outcome(proposed, OutcomeKind.CONFLICT, None, str(error))
         known = standings(self._facts.of(self._forge.repository))
         standing = known.get(proposed.win)
-        others = [each for each in known.values() if each.last.subject == proposed.subject and each is not standing]
+        others = [each for each in known.values() if each is not standing]
         open_now = tuple(self._forge.list_open())
         prefix = subject_prefix(proposed.op, proposed.subject)
         seen = Seen(
@@ -102,8 +111,7 @@ class Publisher:
             edited=foreign_edit(dict(replaced)) if replaced is not None else None,
             open_others=sum(not each.branch.startswith(prefix) for each in open_now),
         )
-        newer = newer_than(proposed.provenance.run_id, others, runs)
-        decision = decide(draft, seen, standing, others, newer, self._style.rules)
+        decision = decide(draft, seen, standing, others, runs, self._style.rules)
         if is_dry_run:
             return _plan(draft, seen, decision, checkout)
         outcome, number = self._carry_out(draft, seen, standing, decision, checkout)
@@ -128,8 +136,14 @@ class Publisher:
                     self._facts.add(fact_of(proposed, repository, Event.CONFIRMED, number=number, url=url))
                 return _outcome(proposed, OutcomeKind.UNCHANGED, url, decision.reason), number
             case Leave():
-                if decision.seen is not None and (standing is None or not standing.is_over):
+                is_known = standing is not None and (
+                    standing.is_over if decision.seen is Event.CLOSED else standing.last.event is Event.MERGED
+                )
+                if decision.seen is not None and not is_known:
                     self._facts.add(fact_of(proposed, repository, decision.seen, number=number, url=url))
+                if decision.seen is Event.MERGED and request is not None and request.state is PullRequestState.OPEN:
+                    self._forge.comment(request.number, decision.reason, marker="in-base")
+                    self._forge.close(request.number)
                 return _outcome(proposed, OutcomeKind.LEFT, url, decision.reason), None
             case Conflict():
                 if number is not None:
@@ -165,6 +179,8 @@ class Publisher:
         by_branch = {each.last.branch: each for each in others}
         for request in old:
             standing = by_branch.get(request.branch)
+            if standing is not None and standing.last.event is Event.REOPENED:
+                continue
             head = checkout.branch_head(request.branch, draft.change.folder)
             is_theirs = head is not None and not is_untouched(head, standing)
             note = f"A newer kernel for this op is proposed in {by.url}."
@@ -174,9 +190,9 @@ class Publisher:
             if is_theirs:
                 continue
             if standing is not None:
-                # First, or a kill between the two would make it look as if people had closed it.
-                self._facts.add(following(standing, Event.SUPERSEDED, note=f"by {by.url}"))
-            self._forge.close(request.number)
+                shut(self._forge, self._facts, standing, request.number, Event.SUPERSEDED, f"by {by.url}")
+            else:
+                self._forge.close(request.number)
 
 
 def _plan(draft: Draft, seen: Seen, decision: Decision, checkout: Checkout) -> Outcome:

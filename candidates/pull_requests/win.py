@@ -67,11 +67,6 @@ class Win:
         ]
         return digest_of([self.task.op, self.task.site, self.task.level, signature, self.task.axes])
 
-    @property
-    def stem(self) -> str:
-        """Of the names of its files."""
-        return f"{slug(self.task.op)}_{self.place[:8]}"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
@@ -97,6 +92,21 @@ class Proposed:
         return digest_of([self.provenance.model, device.kind, device.model, self.grouping, about])
 
     @property
+    def places(self) -> tuple[str, ...]:
+        """Of each win: where it stands in, on which model and processor; the same however wins are grouped."""
+        device = self.provenance.device
+        return tuple(digest_of([self.provenance.model, device.kind, device.model, win.place]) for win in self.wins)
+
+    @property
+    def stems(self) -> tuple[str, ...]:
+        """Of the names of each win's files: no two alike, here or in the folder of another pull request."""
+        places = [win.place for win in self.wins]
+        return tuple(
+            f"{slug(win.task.op)}_{self.subject[:8]}_{win.place[:8]}" + (f"_{again + 1}" if again else "")
+            for win, again in ((win, places[:number].count(win.place)) for number, win in enumerate(self.wins))
+        )
+
+    @property
     def win(self) -> str:
         """Names exactly these kernels at these places: it has one pull request, ever."""
         return digest_of([self.subject, sorted((win.place, win.candidate.id) for win in self.wins)])
@@ -108,7 +118,7 @@ class Proposed:
     @property
     def folder(self) -> str:
         """Below the folder for all kernels."""
-        return f"{slug(self.op)}_{self.subject[:8]}"
+        return folder_of(self.op, self.subject)
 
     @property
     def speedup(self) -> float:
@@ -122,6 +132,10 @@ class Proposed:
     @property
     def largest(self) -> Win:
         return max(self.wins, key=lambda win: (win.share_of_time, win.place))
+
+
+def folder_of(op: str, subject: str) -> str:
+    return f"{slug(op)}_{subject[:8]}"
 
 
 def subject_prefix(op: str, subject: str) -> str:

@@ -7,17 +7,21 @@ from rich.markup import escape
 from rich.table import Table
 
 from candidates.ledger.ledger import Ledger, LedgerError
-from candidates.pull_requests.desk import PullRequestDesk
+from candidates.pull_requests.desk import PullRequestDesk, list_pull_requests
 from candidates.pull_requests.follow import ApprovalKind
 from candidates.pull_requests.publish import Outcome, OutcomeKind
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.printable import printable
 from compiler_agent.settings import read_settings
-from compiler_agent.wiring import open_desk
+from compiler_agent.wiring import REPOSITORY_NAMES, open_desk
 
 app = typer.Typer(help="Pull requests with kernels that won: open, follow, list.", no_args_is_help=True)
 
+_NO_REPOSITORY = (
+    "no repository is configured: set COMPILER_AGENT_REPOSITORY to the folder of a git repository, or to owner/name "
+    "with COMPILER_AGENT_FORGE=github"
+)
 _GOOD = (OutcomeKind.OPENED, OutcomeKind.UPDATED, OutcomeKind.UNCHANGED, OutcomeKind.PLANNED)
 
 
@@ -57,6 +61,8 @@ def sync(json: JsonOption = False) -> ExitCode:
     else:
         for change in report.changes:
             result_console.print(f"{change.state.value}: {escape(printable(change.op))} {change.url}", highlight=False)
+            if change.reason:
+                result_console.print(f"  {printable(change.reason)}", highlight=False, markup=False)
         for outcome in report.outcomes:
             _print(outcome)
         if (approval := report.approval) is not None:
@@ -74,7 +80,10 @@ def list_requests(json: JsonOption = False) -> ExitCode:
 
     Example: compiler-agent pr list --json
     """
-    found = _desk().list()
+    settings = read_settings()
+    if settings.forge is None:
+        raise UserFault(_NO_REPOSITORY)
+    found = list_pull_requests(Ledger(settings.ledger_url), REPOSITORY_NAMES[settings.forge.forge](settings.forge))
     if json:
         print_json([each.last.model_dump(mode="json") | {"number": each.number, "url": each.url} for each in found])
         return ExitCode.DONE
@@ -96,10 +105,7 @@ def _desk() -> PullRequestDesk:
     settings = read_settings()
     desk = open_desk(settings, Ledger(settings.ledger_url))
     if desk is None:
-        raise UserFault(
-            "no repository is configured: set COMPILER_AGENT_REPOSITORY to the folder of a git repository, or to "
-            "owner/name with COMPILER_AGENT_FORGE=github"
-        )
+        raise UserFault(_NO_REPOSITORY)
     return desk
 
 

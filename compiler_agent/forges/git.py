@@ -41,9 +41,16 @@ _FAILED_WAIT_S = 30.0
 class Git:
     """Runs the program. `protocol` is the one transport that it may use."""
 
-    def __init__(self, protocol: str, secrets: Mapping[str, str] | None = None, timeout_s: float = 300.0) -> None:
-        """`secrets`: settings of git, such as a header with a token."""
+    def __init__(
+        self,
+        protocol: str,
+        secrets: Mapping[str, str] | None = None,
+        timeout_s: float = 300.0,
+        hidden: Sequence[str] = (),
+    ) -> None:
+        """`secrets`: settings of git, such as a header with a token; `hidden`: what no message may show either."""
         self._protocol, self._secrets, self._timeout_s = protocol, dict(secrets or {}), timeout_s
+        self._hidden = (*self._secrets.values(), *hidden, *(each.removesuffix(".git") for each in hidden))
 
     def run(
         self,
@@ -88,12 +95,13 @@ class Git:
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
             message = f"git {arguments[0]} did not end within {self._timeout_s:g} s"
-            raise ForgeBusy(message, retry_after_s=_FAILED_WAIT_S) from error
+            # Without its cause, whose text has the address.
+            raise ForgeBusy(message, retry_after_s=_FAILED_WAIT_S) from None
         return program.returncode, output, errors.decode(errors="replace")
 
     def failure(self, command: str, errors: str) -> ForgeRefused | ForgeBusy:
-        for secret in self._secrets.values():
-            errors = errors.replace(secret, "***")
+        for word in self._hidden:
+            errors = errors.replace(word, "***")
         words = " ".join(line.strip() for line in errors.splitlines() if line.strip() and not line.startswith("hint:"))
         message = f"git {command} failed: {words[-600:] or 'it gave no reason'}"
         if _OURS_TO_WAIT.search(errors):
@@ -150,7 +158,10 @@ class TemporaryClone:
         if not self._run("ls-remote", "--", self._url, f"refs/heads/{branch}"):
             return None
         head = self._fetch(branch)
-        content = self._tree(head, folder) or NOTHING
+        try:
+            content = self._tree(head, folder) or NOTHING
+        except ForgeRefused:  # what stands in the folder's place is not by us
+            content = None
         # The object itself: what is beyond the tip was not fetched, so that git shows no parents.
         header, _, message = self._run("cat-file", "commit", head).decode(errors="replace").partition("\n\n")
         fields = [line.partition(" ")[::2] for line in header.split("\n")]
@@ -162,7 +173,7 @@ class TemporaryClone:
             and trailers.get(CONTENT_TRAILER) == content
         )
         replaced = trailers.get(REPLACED_TRAILER, NOTHING)
-        commit = Commit(id=head, content=content, replaced=None if replaced == NOTHING else replaced)
+        commit = Commit(id=head, content=content or NOTHING, replaced=None if replaced == NOTHING else replaced)
         return BranchHead(commit=commit, is_ours=is_ours)
 
     def commit(self, change: Change) -> Commit:

@@ -57,11 +57,15 @@ class GitHubForge:
     ) -> None:
         """`name`: owner/repository. `most_wait_s`: longer waits are left to the caller. Raises ForgeRefused."""
         if not re.fullmatch(r"[A-Za-z0-9_.-]+/[A-Za-z0-9_.-]+", name) or set(name.split("/")) & {".", ".."}:
-            raise ForgeRefused(f"{name!r} is no repository on GitHub: set COMPILER_AGENT_REPOSITORY to owner/name")
+            raise ForgeRefused("no repository on GitHub is named: set COMPILER_AGENT_REPOSITORY to owner/name")
         self._name, self._base, self._most_wait_s, self._sleep = name, base_branch, most_wait_s, sleep
-        self._git_url, protocol = _git_url(api_url, name)
+        self._git_url, protocol = git_url(api_url, name)
         credentials = base64.b64encode(f"x-access-token:{token}".encode()).decode()
-        self._git = Git(protocol, {f"http.{self._git_url}.extraHeader": f"Authorization: Basic {credentials}"})
+        self._git = Git(
+            protocol,
+            {f"http.{self._git_url}.extraHeader": f"Authorization: Basic {credentials}"},
+            hidden=(self._git_url,),
+        )
         # Its own retries would repeat a POST whose answer was lost, and wait for an hour.
         self._api = github.Github(
             auth=github.Auth.Token(token),
@@ -78,7 +82,7 @@ class GitHubForge:
 
     @property
     def repository(self) -> str:
-        return self._git_url.removesuffix(".git")
+        return repository_name(self._git_url)
 
     def checkout(self) -> AbstractContextManager[Checkout]:
         return temporary_clone(self._git, self._git_url, self._base)
@@ -142,19 +146,27 @@ class GitHubForge:
             try:
                 return function()
             except GithubException as error:
-                failure = _failure(what, self._name, error, tried)
+                failure = _failure(what, error, tried)
             except (requests.ConnectionError, requests.Timeout) as error:
-                failure = ForgeBusy(f"cannot {what} of {self._name}: {error}", _FAILED_WAIT_S * 2**tried)
+                # Without its text, which has the address.
+                message = f"cannot {what}: GitHub cannot be reached ({type(error).__name__})"
+                failure = ForgeBusy(message, _FAILED_WAIT_S * 2**tried)
+            except (requests.RequestException, UnicodeError) as error:
+                # Its text may have the token.
+                failure = ForgeRefused(
+                    f"cannot {what}: the request cannot be sent ({type(error).__name__}): look at the token and at "
+                    "COMPILER_AGENT_FORGE_URL"
+                )
             if isinstance(failure, ForgeRefused) or tried == _TRIES or failure.retry_after_s > self._most_wait_s:
                 raise failure
             self._sleep(failure.retry_after_s)
         raise AssertionError("the last try returns or raises")
 
 
-def _failure(what: str, name: str, error: GithubException, tried: int) -> ForgeRefused | ForgeBusy:
+def _failure(what: str, error: GithubException, tried: int) -> ForgeRefused | ForgeBusy:
     headers = {key.lower(): value for key, value in (error.headers or {}).items()}
     said = _message(error)
-    cannot = f"cannot {what} of {name}"
+    cannot = f"cannot {what}"
     is_limit = "rate limit" in said.lower() or headers.get("x-ratelimit-remaining") == "0" or "retry-after" in headers
     match error.status:
         case 403 | 429 if is_limit or error.status == 429:
@@ -211,13 +223,23 @@ def _shown(request: github.PullRequest.PullRequest) -> PullRequest:
     )
 
 
-def _git_url(api_url: str, name: str) -> tuple[str, str]:
+def repository_name(url: str) -> str:
+    """Of its address for git, as reports name it."""
+    return url.removesuffix(".git")
+
+
+def git_url(api_url: str, name: str) -> tuple[str, str]:
     """Of the repository, and its protocol. Raises ForgeRefused for an address that would show the token to others."""
-    address = urlsplit(api_url)
+    try:
+        address = urlsplit(api_url)
+    except ValueError:  # its text has the address
+        address = urlsplit("")
     is_this_machine = address.hostname in ("127.0.0.1", "::1", "localhost")
     if address.hostname is None or address.username is not None:
-        raise ForgeRefused(f"{api_url} is no address of an API: set COMPILER_AGENT_FORGE_URL to https://HOST/api/v3")
+        raise ForgeRefused(
+            "COMPILER_AGENT_FORGE_URL is no address of an API: set it to https://HOST/api/v3, without a user in it"
+        )
     if address.scheme != "https" and not (address.scheme == "http" and is_this_machine):
-        raise ForgeRefused(f"{api_url} would show the token to everybody on the way: use https")
+        raise ForgeRefused("COMPILER_AGENT_FORGE_URL would show the token to everybody on the way: use https")
     host = "github.com" if address.hostname == "api.github.com" else address.netloc
     return f"{address.scheme}://{host}/{name}.git", address.scheme

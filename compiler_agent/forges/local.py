@@ -42,15 +42,16 @@ class _Recorded(Record):
 
 class LocalForge:
     def __init__(self, repository: Path, records: Path, base_branch: str | None = None) -> None:
-        """`repository`: a bare one or one with files; `records`: a folder outside of it. Raises ForgeRefused."""
-        self._path, self._records, self._base = repository.absolute(), records, base_branch
-        self._git = Git("file")
+        """`repository`: a bare one or one with files, the same by whatever path; `records`: a folder outside
+        of it. Raises ForgeRefused."""
+        self._path, self._records, self._base = repository.resolve(), records, base_branch
+        self._git = Git("file", hidden=(str(self._path), str(repository)))
         if not self._path.is_dir():
-            raise ForgeRefused(f"there is no folder {repository}: set COMPILER_AGENT_REPOSITORY to a git repository")
+            raise ForgeRefused("COMPILER_AGENT_REPOSITORY names no folder: set it to that of a git repository")
         self._records.mkdir(parents=True, exist_ok=True)
         top = self._git.attempt("rev-parse", "--absolute-git-dir", folder=self._path)
         if top[0] != 0:
-            raise ForgeRefused(f"{repository} is no git repository: {top[2].strip()}")
+            raise ForgeRefused("COMPILER_AGENT_REPOSITORY names a folder that is no git repository, or another user's")
 
     @property
     def repository(self) -> str:
@@ -75,7 +76,7 @@ class LocalForge:
     def put(self, branch: str, text: PullRequestText, *, is_draft: bool) -> PullRequest:
         head = self._head(branch)
         if head is None:
-            raise ForgeRefused(f"{self._path} has no branch {branch}")
+            raise ForgeRefused(f"the repository has no branch {branch}")
         with self._locked():
             recorded = self._all()
             for each in recorded:
@@ -118,12 +119,9 @@ class LocalForge:
 
     def _state(self, recorded: _Recorded) -> PullRequestState:
         head = self._head(recorded.branch)
-        for commit in filter(None, (head, recorded.head)):
-            merged = self._git.attempt(
-                "merge-base", "--is-ancestor", commit, f"refs/heads/{recorded.base}", folder=self._path
-            )
-            if merged[0] == 0:
-                return PullRequestState.MERGED
+        base = f"refs/heads/{recorded.base}"
+        if self._git.attempt("merge-base", "--is-ancestor", recorded.head, base, folder=self._path)[0] == 0:
+            return PullRequestState.MERGED
         is_closed = recorded.is_closed or head is None
         return PullRequestState.CLOSED if is_closed else PullRequestState.OPEN
 

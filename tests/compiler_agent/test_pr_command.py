@@ -81,7 +81,7 @@ def test_github_is_asked_with_the_token_of_a_file(home, tmp_path, monkeypatch):
     ("settings", "words"),
     [
         ({"COMPILER_AGENT_REPOSITORY": ""}, "set COMPILER_AGENT_REPOSITORY"),
-        ({"COMPILER_AGENT_REPOSITORY": "/nowhere"}, "no folder /nowhere"),
+        ({"COMPILER_AGENT_REPOSITORY": "/nowhere"}, "COMPILER_AGENT_REPOSITORY names no folder"),
         ({"COMPILER_AGENT_FORGE": "sourceforge"}, "local, github"),
         ({"COMPILER_AGENT_FORGE": "github", "COMPILER_AGENT_REPOSITORY": NAME}, "set GITHUB_TOKEN"),
         ({"COMPILER_AGENT_BASE_BRANCH": "none"}, "no branch none"),
@@ -121,6 +121,66 @@ def test_settings_come_from_the_environment():
     assert (settings.forge, settings.grouping) == (ForgeName.GITHUB, Grouping.OP)
     assert settings.style.rules.most_open == 3
     assert read_token(settings, {"BOT": " t \n", "GITHUB_TOKEN": "other"}) == "t"
-    with pytest.raises(UserFault, match="set BOT"):
+    with pytest.raises(UserFault, match="set GITHUB_TOKEN or the variable"):
         read_token(settings, {"GITHUB_TOKEN": "other"})
     assert "t" not in repr(settings).split()
+
+
+def test_listing_needs_no_token(home, monkeypatch, capsys):
+    monkeypatch.setenv("COMPILER_AGENT_FORGE", "github")
+    monkeypatch.setenv("COMPILER_AGENT_REPOSITORY", NAME)
+    assert run_command(["pr", "list", "--json"]) == ExitCode.DONE
+    assert json.loads(capsys.readouterr().out) == []
+
+
+SECRET = "ghp_S3CR3T"
+"""In every wrong place."""
+MISPLACED = [
+    {"GITHUB_TOKEN": f"{SECRET}\nx"},
+    {"GITHUB_TOKEN": f"{SECRET} x"},
+    {"GITHUB_TOKEN": f"{SECRET}\u00c9\u4e2d"},
+    {"GITHUB_TOKEN": f"{SECRET}\x1b"},
+    {"GITHUB_TOKEN": "", "COMPILER_AGENT_TOKEN_FILE": f"/none/{SECRET}"},
+    {"GITHUB_TOKEN": "", "COMPILER_AGENT_TOKEN_VARIABLE": SECRET},
+    {"COMPILER_AGENT_FORGE_URL": f"https://user:{SECRET}@h/api/v3"},
+    {"COMPILER_AGENT_FORGE_URL": f"file://user:{SECRET}@h"},
+    {"COMPILER_AGENT_FORGE_URL": f"https://[{SECRET}/api/v3"},
+    {"COMPILER_AGENT_REPOSITORY": f"https://x:{SECRET}@github.com/o/n"},
+    {"COMPILER_AGENT_FORGE": "local", "COMPILER_AGENT_REPOSITORY": f"https://x:{SECRET}@github.com/o/n"},
+    {"COMPILER_AGENT_FORGE": SECRET},
+    {"COMPILER_AGENT_PULL_REQUEST_LIMIT": SECRET},
+]
+
+
+@pytest.mark.parametrize("settings", MISPLACED, ids=[f"{number}-{next(iter(s))}" for number, s in enumerate(MISPLACED)])
+def test_no_message_shows_a_secret(home, settings, monkeypatch, capsys):
+    PastRuns(home).add("run1", Kernel())
+    plain = {"COMPILER_AGENT_FORGE": "github", "COMPILER_AGENT_REPOSITORY": NAME, "GITHUB_TOKEN": "ghp_x"}
+    address = {"COMPILER_AGENT_FORGE_URL": "http://127.0.0.1:9/api/v3"}
+    for name, value in (plain | address | settings).items():
+        monkeypatch.setenv(name, value)
+    assert run_command(["pr", "open"]) == ExitCode.USER_FAULT
+    captured = capsys.readouterr()
+    assert SECRET not in captured.out + captured.err
+    assert captured.err
+
+
+def test_a_token_is_checked_alike_wherever_it_is_from(tmp_path):
+    path = tmp_path / "token"
+    settings = read_forge_settings({"COMPILER_AGENT_REPOSITORY": "o/n", "COMPILER_AGENT_TOKEN_FILE": str(path)})
+    for wrong in ("a\nb", "a b", "a\x07b", "\u00c9"):
+        path.write_text(wrong)
+        for environment in ({"GITHUB_TOKEN": wrong}, {}):
+            with pytest.raises(UserFault, match="a token alone"):
+                read_token(settings, environment)
+
+
+def test_a_repository_is_the_same_from_every_folder(home, repository, tmp_path, monkeypatch, capsys):
+    PastRuns(home).add("run1", Kernel())
+    for folder, kind in (("a", "opened"), ("b", "unchanged")):
+        (tmp_path / folder).mkdir()
+        monkeypatch.chdir(tmp_path / folder)
+        monkeypatch.setenv("COMPILER_AGENT_REPOSITORY", "../kernels")
+        run_command(["pr", "open", "--json"])
+        (outcome,) = json.loads(capsys.readouterr().out)
+        assert outcome["kind"] == kind

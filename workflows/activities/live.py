@@ -14,7 +14,7 @@ from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.retractions import Retractions
 from candidates.measurement import Measurement
-from candidates.promotion import Gate, PromotionDecision, decide_promotion
+from candidates.promotion import UNCHANGED, Gate, PromotionDecision, decide_promotion
 from candidates.run import LIVE_CHECKS, LiveCheck, LiveChecks, Progress, Ranking, Stage
 from candidates.serving_build.build import Build
 from candidates.serving_build.build_files import task_of
@@ -90,7 +90,7 @@ class LiveActivities:
         if (decided := decisions.get(entry.id)) is not None:  # found once more, or this was begun before
             return _outcome_of(decided)
         if task.id == entry.task_id:
-            unchanged = Gate(name="nothing has changed since it won", figure=build.id[:12], bound="live", passed=True)
+            unchanged = Gate(name=UNCHANGED, figure=build.id[:12], bound="live", passed=True)
             decided = PromotionDecision(task_id=task.id, candidate_id=entry.id, gates=(unchanged,))
             return self._promote(run_id, decided, entry.measurement)
         # What was recorded when it was built: whoever can write to the folder of builds must not choose what is signed.

@@ -13,6 +13,7 @@ from candidates.pull_requests.publish import OutcomeKind
 from candidates.run import Progress, Stage
 from workflows.activities.heartbeat import beating
 from workflows.payloads import ShipInput
+from workflows.retries import USER_FAULTS
 
 _LONGEST_WAIT_S = 60.0
 """Between two tries: a run must not wait an hour for a rate limit. `pr open` does it later."""
@@ -38,10 +39,13 @@ class PullRequestActivities:
         except ForgeBusy as busy:
             self._tell(ship.run_id, f"pull requests wait: {busy}")
             delay = timedelta(seconds=min(busy.retry_after_s, _LONGEST_WAIT_S))
-            raise ApplicationError(str(busy), type=ForgeBusy.__name__, next_retry_delay=delay) from busy
-        except Exception as error:
-            self._tell(ship.run_id, f"no pull requests: {error}; `compiler-agent pr open {ship.run_id}` tries again")
-            raise
+            raise ApplicationError(str(busy), type=ForgeBusy.__name__, next_retry_delay=delay) from None
+        except Exception as error:  # noqa: BLE001 -- raised again, without what may be secret
+            # Only ForgeRefused and UserFault promise a text that has no secret.
+            is_said = type(error).__name__ in USER_FAULTS
+            why = str(error) if is_said else type(error).__name__
+            self._tell(ship.run_id, f"no pull requests: {why}; `compiler-agent pr open {ship.run_id}` tries again")
+            raise ApplicationError(why, type=type(error).__name__, non_retryable=is_said) from None
         told = {f"pull request {each.kind.value}: {each.url or each.reason}": each.kind for each in outcomes}
         for message, kind in told.items():
             if kind is not OutcomeKind.UNCHANGED:

@@ -1,5 +1,6 @@
 """Runs that ended with a build that passed its gates, in a real ledger and a real build store; nothing is run."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -8,7 +9,7 @@ from candidates.candidate import Candidate, Proposal
 from candidates.hot_ops import HotOp, HotWorkload
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
-from candidates.promotion import EndToEnd, decide_promotion
+from candidates.promotion import EndToEnd, PromotionDecision, decide_promotion
 from candidates.run import BuildRecord, Ranking, ReplayRecord, RunRequest
 from candidates.run import Stage as RunStage
 from candidates.serving_build.build import ShippedKernel, write_build
@@ -79,8 +80,14 @@ class PastRuns:
         self.device = local_device()
         self.ledger.put_device(self.device)
 
-    def add(self, run_id: str, *kernels: Kernel, passes: bool = True) -> str:
-        """The id of its build."""
+    def add(
+        self,
+        run_id: str,
+        *kernels: Kernel,
+        passes: bool = True,
+        decide: Callable[[PromotionDecision], PromotionDecision] = lambda decision: decision,
+    ) -> str:
+        """The id of its build. `decide` gives what is recorded in place of a decision."""
         ledger, device = self.ledger, self.device
         request = RunRequest(traces=(f"/{run_id}.jsonl",), trace_digest="ab" * 32, model="tiny-llama")
         ledger.open_run(request, run_id)
@@ -96,7 +103,7 @@ class PastRuns:
             ledger.put_candidate(candidate)
             ledger.put_attempt(run_id, task.id, Attempt(proposal=proposal, verdict=verdict, measurement=measured))
             ledger.put_measurement(run_id, task.id, candidate.id, measured)
-            ledger.put_promotion(run_id, decide_promotion(task.id, candidate.id, verdict, measured))
+            ledger.put_promotion(run_id, decide(decide_promotion(task.id, candidate.id, verdict, measured)))
             hot_ops.append(_hot_op(task, kernel.share))
             sites[task.id] = site
             shipped.append(
@@ -218,7 +225,13 @@ def _end_to_end(build_id: str, hits: dict[str, int], speedup: float) -> EndToEnd
         decode_speedup_interval=interval,
         prefill_speedup=1.0,
         prefill_speedup_interval=Interval(0.99, 1.01),
+        peak_memory_bytes={"eager": 100, "build": 110},
         kl_divergence=1e-9,
+        kl_of_long=1e-9,
+        kl_noise=0.0,
+        logprob_drift=0.0,
+        logit_noise=0.0,
+        row_split_difference=0.0,
         positions=2000,
         greedy_agreement=1.0,
         greedy_positions=1990,

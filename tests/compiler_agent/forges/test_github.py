@@ -199,3 +199,23 @@ def test_git_is_asked_at_the_host_of_the_api():
     assert GitHubForge(NAME, TOKEN).repository == f"https://github.com/{NAME}"
     enterprise = GitHubForge(NAME, TOKEN, api_url="https://git.example.org:8443/api/v3")
     assert enterprise.repository == f"https://git.example.org:8443/{NAME}"
+
+
+@pytest.mark.parametrize(
+    ("token", "path"),
+    [("S3CR3T\nx", "v3"), ("S3CR3T\u00c9\u4e2d", "v3"), ("x", "S3CR3T")],
+    ids=["line", "letter", "path"],
+)
+def test_what_cannot_be_sent_is_said_without_what_was_sent(token, path):
+    forge = GitHubForge(NAME, token, api_url=f"http://127.0.0.1:9/{path}", sleep=lambda seconds: None)
+    with pytest.raises((ForgeRefused, ForgeBusy)) as raised:
+        forge.find(BRANCH)
+    assert "S3CR3T" not in str(raised.value)
+    assert raised.value.__cause__ is raised.value.__context__ is None
+
+
+def test_what_git_says_is_passed_on_without_the_address():
+    forge = GitHubForge("owner/S3CR3T", TOKEN, api_url="http://127.0.0.1:9/api/v3")
+    with pytest.raises((ForgeRefused, ForgeBusy)) as raised, forge.checkout():
+        pass
+    assert "S3CR3T" not in str(raised.value)

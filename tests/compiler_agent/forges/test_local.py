@@ -38,10 +38,10 @@ def test_the_body_lies_beside_the_repository_and_not_in_it(tmp_path):
         assert len(status.stdout.split()) == 1  # the README of the first commit
 
 
-@pytest.mark.parametrize("path", ["none", "plain"])
-def test_what_is_no_repository_is_refused_in_words(tmp_path, path):
+@pytest.mark.parametrize(("path", "words"), [("none", "names no folder"), ("plain", "no git repository")])
+def test_what_is_no_repository_is_refused_in_words(tmp_path, path, words):
     (tmp_path / "plain").mkdir()
-    with pytest.raises(ForgeRefused, match=path):
+    with pytest.raises(ForgeRefused, match=words):
         LocalForge(tmp_path / path, tmp_path / "records")
 
 

@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from candidates.forge import ForgeBusy, ForgeRefused, PullRequestState
+from candidates.forge import ForgeBusy, PullRequestState
 from candidates.ledger.pull_requests import PullRequestFacts
+from candidates.pull_requests.desk import list_pull_requests
 from candidates.pull_requests.facts import Event
 from candidates.pull_requests.publish import OutcomeKind
 from candidates.pull_requests.win import Grouping
 from tests.candidates.pull_requests.past_runs import PACKED_LINEAR, RMSNORM_SOURCE, Kernel, PastRuns
 from tests.compiler_agent.forges.desks import FASTER_NORM, NORM, all_of, desk, kinds, open_ones
-from tests.compiler_agent.forges.sites import open_github
+from tests.compiler_agent.forges.sites import SITES, open_github
 from tests.forge_server.faults import Fault
 
 # Idempotent
@@ -131,8 +132,9 @@ def test_what_was_cut_off_is_finished_and_not_repeated(github, runs, moment):
 def test_a_token_that_may_not_is_said_and_may_be_mended(github, runs, refusal):
     runs.add("run1", NORM)
     setattr(github.server, refusal, False)
-    with pytest.raises(ForgeRefused, match=r"not allowed|may not"):
-        desk(github, runs).open()
+    (outcome,) = desk(github, runs).open()
+    assert outcome.kind is OutcomeKind.REFUSED
+    assert re.search(r"not allowed|may not", outcome.reason)
     setattr(github.server, refusal, True)
     assert kinds(desk(github, runs).open()) == ["opened"]
     assert len(github.server.pulls.all) == 1
@@ -306,7 +308,7 @@ def test_facts_are_added_only_when_something_happened(site, runs):
         desk(site, runs).open()
     facts = PullRequestFacts(runs.ledger).of(site.forge.repository)
     assert [fact.event for fact in facts] == [Event.PUSHING, Event.OPENED, Event.MERGED]
-    assert [each.last.event for each in desk(site, runs).list()] == [Event.MERGED]
+    assert [each.last.event for each in list_pull_requests(runs.ledger, site.forge.repository)] == [Event.MERGED]
 
 
 def test_every_file_and_the_body_are_the_same_for_equal_records(github, runs, tmp_path):
@@ -318,3 +320,101 @@ def test_every_file_and_the_body_are_the_same_for_equal_records(github, runs, tm
     manifest = re.search(r"^\+\{.*?^\+\}", plans[0].difference, re.MULTILINE | re.DOTALL)
     assert manifest is not None
     assert json.loads(manifest[0].replace("\n+", "\n")[1:])["kernels"][0]["op"] == "rmsnorm"
+
+
+# Several runs, several wins
+
+
+def test_an_older_run_does_not_overwrite_figures_of_a_later(site, runs):
+    runs.add("run1", NORM)
+    desk(site, runs).open()
+    runs.add("run2", Kernel(speedup=1.9))
+    desk(site, runs).open()
+    before = site.traces()
+    assert kinds(desk(site, runs).open("run1")) == ["left"]
+    assert site.traces() == before
+    assert "1.90x" in open_ones(site)[0].text.title
+    assert kinds(desk(site, runs).open("run2")) == ["unchanged"]
+
+
+def test_intervals_that_overlap_are_noise(github, runs):
+    outcomes = []
+    for night, speedup in enumerate((1.50, 1.54, 1.50, 1.54)):
+        runs.add(f"run{night}", Kernel(speedup=speedup))
+        outcomes += kinds(desk(github, runs).open())
+    assert outcomes == ["opened", "unchanged", "unchanged", "unchanged"]
+    assert github.server.pushes() == 1
+
+
+def test_what_changed_for_any_kernel_of_several_is_no_noise(github, runs):
+    other = {"changes": {"site": "tests.other"}, "source": RMSNORM_SOURCE + "// other\n", "share": 0.1}
+    runs.add("run1", NORM, Kernel(speedup=2.0, **other))
+    desk(github, runs, grouping=Grouping.OP).open()
+    runs.add("run2", NORM, Kernel(speedup=1.1, **other))
+    assert kinds(desk(github, runs, grouping=Grouping.OP).open()) == ["updated"]
+    assert "1.10x" in open_ones(github)[0].text.body
+
+
+def test_two_wins_of_one_place_both_come(github, runs):
+    reference = NORM.task.reference.replace("1e-5", "1e-6") + "\n"
+    runs.add("run1", NORM, Kernel(changes={"reference": reference}, source=RMSNORM_SOURCE + "// other\n"))
+    (outcome,) = desk(github, runs).open()
+    files = github.repository.files(outcome.branch)
+    assert sum(name.endswith(".cpp") for name in files) == 2
+    assert sum(name.endswith(".dispatch.json") for name in files) == 2
+    assert sum("/test_" in name for name in files) == 2
+
+
+def test_a_refusal_of_one_leaves_the_others(github, runs):
+    runs.add("run1", PACKED_LINEAR, NORM)
+    hook = github.repository.path / "hooks" / "update"
+    hook.parent.mkdir(exist_ok=True)
+    hook.write_text("#!/bin/sh\ncase $1 in *linear*) echo 'push protection' >&2; exit 1;; esac\n")
+    hook.chmod(0o755)
+    outcomes = desk(github, runs).open()
+    assert kinds(outcomes) == ["refused", "opened"]
+    assert "push protection" in outcomes[0].reason
+
+
+def test_a_branch_whose_folder_is_obstructed_is_not_ours(site, runs):
+    runs.add("run1", NORM, PACKED_LINEAR)
+    linear = desk(site, runs).open()[0]
+    ours = [name for name in site.repository.files(linear.branch) if name != "README.md"]
+    obstructed = dict.fromkeys(ours) | {"compiler_agent_kernels": "a file\n"}
+    site.repository.commit(linear.branch, obstructed)
+    runs.add("run2", Kernel(speedup=1.9), PACKED_LINEAR)
+    outcomes = desk(site, runs).open()
+    assert kinds(outcomes) == ["left", "updated"]
+    assert "commits of others" in outcomes[0].reason
+
+
+def test_what_waits_gets_its_turn_only_where_the_newest_run_has_it(site, runs):
+    runs.add("run1", PACKED_LINEAR, NORM)
+    assert kinds(desk(site, runs, most_open=1).open()) == ["opened", "deferred"]
+    runs.add("run2", PACKED_LINEAR)
+    desk(site, runs, most_open=1).open()
+    site.merge(1)
+    assert desk(site, runs, most_open=1).sync().outcomes == ()
+
+
+def test_a_squash_on_a_local_repository_is_seen_by_its_files(tmp_path, runs):
+    with SITES["local"](tmp_path) as site:
+        runs.add("run1", NORM)
+        (opened,) = desk(site, runs).open()
+        repository = site.repository
+        tree = repository.git("rev-parse", f"{opened.branch}^{{tree}}")
+        squashed = repository.git("commit-tree", tree, "-p", repository.head("main"), "-m", "squash")
+        repository.git("update-ref", "refs/heads/main", squashed)
+        for _ in range(2):
+            assert kinds(desk(site, runs).open()) == ["left"]
+        assert [each.last.event for each in list_pull_requests(runs.ledger, site.forge.repository)] == [Event.MERGED]
+        assert open_ones(site) == []
+
+
+def test_another_dispatch_entry_is_no_noise(github, runs):
+    """The same figures, for a kernel that serves another range of shapes."""
+    runs.add("run1", NORM)
+    desk(github, runs).open()
+    wider = [workload.model_copy(update={"axes": {"rows": 7}}) for workload in NORM.task.workloads[:1]]
+    runs.add("run2", Kernel(changes={"workloads": (*wider, *NORM.task.workloads[1:])}))
+    assert kinds(desk(github, runs).open()) == ["updated"]
