@@ -60,8 +60,8 @@ def test_a_reset_soon_is_waited_for(server):
 @pytest.mark.parametrize(
     "fault",
     [
-        primary_limit(**POSTS, resets_in_s=3000),
-        secondary_limit(**POSTS, retry_after_s=3000),
+        primary_limit(**POSTS, resets_in_s=36_000),
+        secondary_limit(**POSTS, retry_after_s=36_000),
         Fault(**POSTS, status=503, times=100),
     ],
     ids=["primary", "secondary", "unavailable"],
@@ -70,7 +70,7 @@ def test_what_lasts_is_left_to_the_caller_with_the_time(server, fault):
     server.faults.append(fault)
     with pytest.raises(ForgeBusy) as busy:
         open_github(server).put(BRANCH, TEXT, is_draft=False)
-    assert busy.value.retry_after_s > (0 if fault.status == 503 else 2900)
+    assert busy.value.retry_after_s > (0 if fault.status == 503 else 30_000)
     fault.times = 0
     assert open_github(server).put(BRANCH, TEXT, is_draft=False).number == 1
 
