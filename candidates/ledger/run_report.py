@@ -1,10 +1,14 @@
 """report_run, report_tune: what a run came to, from the facts in the ledger."""
 
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
 from candidates.device import kind_of_device
 from candidates.hot_ops import HotOp
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import ModelCalls
 from candidates.ledger.retractions import Retractions
+from candidates.ledger.tables import BuildRow
 from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import EndToEnd, Gate, decide_build
@@ -100,6 +104,19 @@ def measurement_of(ledger: Ledger, run_id: str, end: SearchEnd | None) -> Measur
         if found is not None:
             return found
     return None
+
+
+def gates_of_build(ledger: Ledger, build_id: str) -> tuple[Gate, ...]:
+    """What the newest run that made it found; empty for a build that no run of this ledger has measured."""
+    rows = select(BuildRow.run_id).where(BuildRow.build_id == build_id).order_by(BuildRow.sequence.desc())
+    with Session(ledger.engine) as session:
+        run_ids = list(session.scalars(rows))
+    for run_id in run_ids:
+        end_to_end = ledger.stage(run_id, Stage.END_TO_END, EndToEnd)
+        failure = ledger.stage(run_id, BUILD_FAILURE, BuildFailure)
+        if end_to_end is not None or failure is not None:
+            return _gates(end_to_end, failure)
+    return ()
 
 
 def _gates(end_to_end: EndToEnd | None, failure: BuildFailure | None) -> tuple[Gate, ...]:

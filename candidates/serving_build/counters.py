@@ -41,5 +41,9 @@ def read_counters(path: Path) -> Counters:
     """Raises CountersUnreadable."""
     try:
         return Counters.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        raise CountersUnreadable(f"{path} is no document of a build's counters: {error}") from error
+    except OSError as error:
+        raise CountersUnreadable(f"{path} cannot be read: {error.strerror}") from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        raise CountersUnreadable(f"{path} is no document of a build's counters: {place} {first['msg']}") from error

@@ -889,6 +889,8 @@ def install(
         return installation
     if trusted_keys is None:
         trusted_keys = os.environ.get(TRUSTED_KEYS, "").replace(",", " ").split()
+    elif isinstance(trusted_keys, str):
+        trusted_keys = [trusted_keys]
     if allow_unsigned is None:
         allow_unsigned = _is_set(ALLOW_UNSIGNED)
     if shadow_one_in is None:

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.retractions import Retractions
+from candidates.ledger.run_report import gates_of_build
 from candidates.promotion import Retraction
 from candidates.serving_build.build import Build
 from candidates.serving_build.builds import Approval, BuildNotFound, BuildStore, NothingToRollBack
@@ -20,6 +21,8 @@ from compiler_agent.settings import read_settings
 
 app = typer.Typer(help="Serving builds: list, show, compare, sign, approve, roll back, collect.", no_args_is_help=True)
 
+_PASSED = "passed"
+
 BuildArgument = Annotated[str, typer.Argument(help="Id of a build, or the start of it.")]
 
 
@@ -29,22 +32,27 @@ def list_builds(json: JsonOption = False) -> ExitCode:
 
     Example: compiler-agent builds list
     """
-    store = BuildStore(read_settings().home)
+    settings = read_settings()
+    ledger, store = Ledger(settings.ledger_url), BuildStore(settings.home)
     try:
         builds, live = store.list(), store.current()
     except BuildRefused as error:
         raise UserFault(f"{error}: remove that build's folder, or restore it") from error
     if json:
         print_json(
-            [{"id": build.id, "path": str(build.path), "kernels": len(build.manifest.kernels), "live": build.id == live}
-             for build in builds]
+            [{"id": build.id, "path": str(build.path), "kernels": len(build.manifest.kernels), "live": build.id == live,
+              "gates": _gate_words(ledger, build)} for build in builds]
         )  # fmt: skip
         return ExitCode.DONE
-    table = Table("build", "live", "model", "device", "kernels", box=None, header_style="bold")
+    if not builds:
+        result_console.print("no builds: `compiler-agent run` makes one of what wins", highlight=False)
+        return ExitCode.DONE
+    table = Table("build", "live", "gates", "model", "device", "kernels", box=None, header_style="bold")
     for build in builds:
         manifest = build.manifest
         ops = ", ".join(kernel.op for kernel in manifest.kernels)
-        table.add_row(build.id[:12], "live" if build.id == live else "", manifest.model, manifest.device.id, ops)
+        state = "live" if build.id == live else ""
+        table.add_row(build.id[:12], state, _gate_words(ledger, build), manifest.model, manifest.device.id, ops)
     result_console.print(table)
     return ExitCode.DONE
 
@@ -56,26 +64,35 @@ def show(build: BuildArgument, json: JsonOption = False) -> ExitCode:
     Example: compiler-agent builds show 3f2a
     """
     try:
-        found = BuildStore(read_settings().home).show(build)
+        settings = read_settings()
+        ledger = Ledger(settings.ledger_url)
+        found = BuildStore(settings.home).show(build)
     except (BuildNotFound, BuildRefused) as error:
         raise UserFault(str(error)) from error
     if json:
         print_json({"id": found.id, "path": str(found.path)} | found.manifest.model_dump(mode="json"))
         return ExitCode.DONE
     result_console.print(f"{found.path}\nmodel {found.manifest.model}, device {found.manifest.device.id}")
+    result_console.print(f"gates: {_gate_words(ledger, found)}", highlight=False)
     for kernel in found.manifest.kernels:
         measured = kernel.measurement
         result_console.print(
             f"  {kernel.op}: {measured.traffic_weighted_speedup:.2f}x "
-            f"({measured.interval.low:.2f}-{measured.interval.high:.2f}), candidate {kernel.id[:12]}",
+            f"({measured.interval.low:.2f}-{measured.interval.high:.2f}), candidate {kernel.id[:12]}"
+            + ("" if Retractions(ledger).of(kernel.id) is None else ", RETRACTED"),
             highlight=False,
         )
     return ExitCode.DONE
 
 
 @app.command()
-def approve(build: BuildArgument, json: JsonOption = False) -> ExitCode:
-    """Makes a build live, after checking every byte and, where this home trusts any key, the signature.
+def approve(
+    build: BuildArgument,
+    force: Annotated[bool, typer.Option("--force", help="Although its gates failed or were never measured.")] = False,
+    json: JsonOption = False,
+) -> ExitCode:
+    """Makes a build live that passed its gates, after checking every byte and, where this home trusts any key, the
+    signature.
 
     Trusted are COMPILER_AGENT_TRUSTED_KEYS and this home's own key. Who approved is recorded.
 
@@ -84,9 +101,14 @@ def approve(build: BuildArgument, json: JsonOption = False) -> ExitCode:
     settings = read_settings()
     ledger, store = Ledger(settings.ledger_url), BuildStore(settings.home)
     try:
-        if (wrong := _retracted(ledger, store.show(build))) is not None:
+        found = store.show(build)
+        if (wrong := retracted_in(ledger, found)) is not None:
             raise UserFault(f"build {build} has a kernel that {wrong.by} took back: {wrong.reason}")
-        approval = store.approve(build, by=getpass.getuser())
+        state = _gate_words(ledger, found)
+        if state != _PASSED and not force:
+            raise UserFault(f"build {build} has not passed its gates ({state}): --force makes it live all the same")
+        by = getpass.getuser() if state == _PASSED else f"{getpass.getuser()}, by force: {state}"
+        approval = store.approve(found.id, by=by)
         is_unsigned = not trusted_keys(settings.home)
     except (BuildNotFound, BuildRefused, SigningKeyFault) as error:
         raise UserFault(str(error)) from error
@@ -115,7 +137,7 @@ def rollback(json: JsonOption = False) -> ExitCode:
     ledger = Ledger(settings.ledger_url)
     try:
         approval = BuildStore(settings.home).rollback(
-            by=getpass.getuser(), may_serve=lambda build: _retracted(ledger, build) is None
+            by=getpass.getuser(), may_serve=lambda build: retracted_in(ledger, build) is None
         )
     except (NothingToRollBack, SigningKeyFault) as error:
         raise UserFault(str(error)) from error
@@ -145,7 +167,13 @@ def _say_moved(ledger: Ledger, approval: Approval, *, json: bool) -> ExitCode:
     return ExitCode.DONE
 
 
-def _retracted(ledger: Ledger, build: Build) -> Retraction | None:
+def _gate_words(ledger: Ledger, build: Build) -> str:
+    gates = gates_of_build(ledger, build.id)
+    failed = ", ".join(gate.name for gate in gates if not gate.passed)
+    return "never measured" if not gates else f"failed: {failed}" if failed else _PASSED
+
+
+def retracted_in(ledger: Ledger, build: Build) -> Retraction | None:
     """Of the first of its kernels that was taken back."""
     retractions = Retractions(ledger)
     found = (retractions.of(entry.id) for entry in build.manifest.kernels)

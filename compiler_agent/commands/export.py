@@ -6,10 +6,11 @@ from typing import Annotated
 
 import typer
 
+from candidates.ledger.ledger import Ledger
 from candidates.serving_build.builds import BuildNotFound, BuildStore
 from candidates.serving_build.export_folder import NotOurs, write_export
 from candidates.serving_build.runtime import BuildRefused
-from compiler_agent.commands.builds import BuildArgument
+from compiler_agent.commands.builds import BuildArgument, retracted_in
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.settings import read_settings
@@ -33,6 +34,8 @@ def export(
     try:
         settings = read_settings()
         found = BuildStore(settings.home).show(build)
+        if (wrong := retracted_in(Ledger(settings.ledger_url), found)) is not None:
+            raise UserFault(f"build {build} has a kernel that {wrong.by} took back: {wrong.reason}")
         export = TARGETS[target.value](settings).export(found)
         if export.files:
             write_export(export, target.value, found.id, to)

@@ -74,13 +74,13 @@ def gpu_check(
 
 
 def _require_gpu() -> None:
+    if shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists():
+        raise UserFault("no NVIDIA GPU on this machine: neither nvidia-smi nor /dev/nvidiactl is there")
     if torch.version.cuda is None:
         raise UserFault(
             "this torch is built for the CPU alone: install one with CUDA (pip install torch --index-url "
             "https://download.pytorch.org/whl/cu130), then pip install 'compiler-agent[gpu,cuda]'"
         )
-    if shutil.which("nvidia-smi") is None and not Path("/dev/nvidiactl").exists():
-        raise UserFault("no NVIDIA GPU on this machine: neither nvidia-smi nor /dev/nvidiactl is there")
 
 
 def print_document(document: GpuDocument) -> None:

@@ -11,6 +11,8 @@ from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, print_json, result_console
 from compiler_agent.printable import printable
 
+_SHOWN = 5
+
 
 def shadow_report(
     counters: Annotated[Path, typer.Argument(help="What `Installation.write_counters` wrote in the serving process.")],
@@ -39,4 +41,10 @@ def shadow_report(
         )
     result_console.print(f"build {printable(read.build_id[:12])}", highlight=False)
     result_console.print(table)
+    for kernel in read.kernels.values():
+        reasons = ", ".join(f"{count} {reason}" for reason, count in kernel.miss_reasons.items())
+        shapes = ", ".join(f"{count} at {shape}" for shape, count in list(kernel.missed_shapes.items())[:_SHOWN])
+        if reasons:
+            text = f"{kernel.op} missed: {reasons}{f' ({shapes})' if shapes else ''}"
+            result_console.print(printable(text), highlight=False)
     return ExitCode.DONE if is_sound else ExitCode.NOT_ACHIEVED

@@ -252,7 +252,9 @@ def temporary_clone(
         if git.attempt("check-ref-format", f"refs/heads/{branch}", folder=folder)[0] != 0:
             raise ForgeRefused(f"{branch!r} cannot be a branch: set COMPILER_AGENT_BASE_BRANCH")
         if not git.run("ls-remote", "--", url, f"refs/heads/{branch}", folder=folder):
-            raise ForgeRefused(f"the repository has no branch {branch}: set COMPILER_AGENT_BASE_BRANCH")
+            raise ForgeRefused(
+                f"the repository has no branch {branch}: push a first commit, or set COMPILER_AGENT_BASE_BRANCH"
+            )
         yield TemporaryClone(git, url, branch, folder, push_options)
 
 
@@ -261,5 +263,7 @@ def default_branch(git: Git, url: str, folder: Path) -> str:
     listed = git.run("ls-remote", "--symref", "--", url, "HEAD", folder=folder).decode(errors="replace")
     found = re.search(r"^ref: refs/heads/(.+)\tHEAD$", listed, re.MULTILINE)
     if found is None:
-        raise ForgeRefused("the repository names no default branch: set COMPILER_AGENT_BASE_BRANCH")
+        raise ForgeRefused(
+            "the repository is empty or names no default branch: push a first commit, or set COMPILER_AGENT_BASE_BRANCH"
+        )
     return found[1]

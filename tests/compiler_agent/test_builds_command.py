@@ -48,12 +48,12 @@ def test_builds_are_signed_approved_compared_and_collected(say, home: Path) -> N
     assert "keys new" in say("builds", "sign", old[:12])[1]
     key, _ = say("keys", "new")
     new = write_build(home, "new", local_device(), []).id
-    refused, message = say("builds", "approve", old[:12])
+    refused, message = say("builds", "approve", "--force", old[:12])
     assert refused is None
     assert "manifest.ed25519 is missing" in message.replace("\n", "")
     assert say("builds", "sign", old[:12])[0] == {"id": old, "signed_by": key["public_key"]}
-    assert say("builds", "approve", old[:12])[0]["build_id"] == old
-    assert say("builds", "approve", new[:12])[0]["previous"] == old
+    assert say("builds", "approve", "--force", old[:12])[0]["build_id"] == old
+    assert say("builds", "approve", "--force", new[:12])[0]["previous"] == old
     assert say("builds", "diff", old[:12], new[:12])[0]["settings"] == ["model"]
     assert say("builds", "gc", "--keep", "1")[0] == {"removed": []}
     assert say("builds", "rollback")[0]["build_id"] == old
@@ -64,10 +64,10 @@ def test_an_unsigned_build_goes_live_only_where_no_key_is_trusted(
 ) -> None:
     build = write_build(home, "old", local_device(), []).id
     monkeypatch.setenv("COMPILER_AGENT_TRUSTED_KEYS", "0" * 64)
-    assert say("builds", "approve", build[:12])[0] is None
+    assert say("builds", "approve", "--force", build[:12])[0] is None
     monkeypatch.delenv("COMPILER_AGENT_TRUSTED_KEYS")
-    assert say("builds", "approve", build[:12])[0]["build_id"] == build
-    run_command(["builds", "approve", build[:12]])
+    assert say("builds", "approve", "--force", build[:12])[0]["build_id"] == build
+    run_command(["builds", "approve", "--force", build[:12]])
 
 
 def test_the_public_key_is_all_of_the_output(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -81,5 +81,15 @@ def test_the_public_key_is_all_of_the_output(home: Path, capfd: pytest.CaptureFi
 
 def test_an_approval_without_any_key_says_what_that_means(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     build = write_build(home, "old", local_device(), []).id
-    assert run_command(["builds", "approve", build[:12]]) == 0
+    assert run_command(["builds", "approve", "--force", build[:12]]) == 0
     assert "COMPILER_AGENT_ALLOW_UNSIGNED=1" in capfd.readouterr().err.replace("\n", " ")
+
+
+def test_what_has_not_passed_its_gates_goes_live_by_force_alone(say, home: Path) -> None:
+    build = write_build(home, "tiny", local_device(), []).id
+    assert say("builds", "list")[0][0]["gates"] == "never measured"
+    refused, message = say("builds", "approve", build[:12])
+    assert refused is None
+    assert "never measured" in message
+    approval, _ = say("builds", "approve", "--force", build[:12])
+    assert "by force: never measured" in approval["by"]
