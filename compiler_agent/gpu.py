@@ -1,6 +1,7 @@
 """The GPU that a user named: what its vendor's tool says of it, what it is, and what it can do at best."""
 
 import functools
+import importlib.util
 import subprocess
 from collections.abc import Sequence
 
@@ -42,7 +43,11 @@ def find_gpu(uuid: str) -> Gpu:
 
 def target_gpu(settings: Settings, ledger: Ledger, architectures: Sequence[str]) -> str | None:
     """Fingerprint of the GPU that kernels for `architectures` are measured on, which the ledger then knows; None where
-    none was named, or it is not of them. Raises UserFault."""
+    none was named, or it is not of them. Raises UserFault, also where Triton is missing, in which they are written."""
+    if architectures and importlib.util.find_spec("triton") is None:
+        raise UserFault(
+            "kernels for GPUs are written in Triton, which is not installed: pip install 'compiler-agent[gpu]'"
+        )
     if settings.gpu_uuid is None or find_gpu(settings.gpu_uuid).architecture not in architectures:
         return None
     device = identify_gpu(settings.gpu_uuid)

@@ -17,6 +17,9 @@ def waiting(json: JsonOption = False) -> ExitCode:
     Example: compiler-agent waiting --json
     """
     found = waiting_for_device(Ledger(read_settings().ledger_url))
+    if not found and not json:
+        result_console.print("no kernel waits for a GPU: `run --architecture sm_90` writes some", highlight=False)
+        return ExitCode.DONE
     if json:
         print_json(
             [
