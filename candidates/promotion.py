@@ -185,20 +185,20 @@ def decide_build(end_to_end: EndToEnd) -> tuple[Gate, ...]:
     return (
         Gate(
             name="faster end to end",
-            figure=end_to_end.speedup_interval.low,
+            figure=_spread(end_to_end.speedup, end_to_end.speedup_interval),
             bound="interval above 1.0",
             passed=end_to_end.speedup_interval.low > 1.0,
         ),
         Gate(
             name="decode not slower",
-            figure=end_to_end.decode_speedup_interval.high,
-            bound="not shown below 0.99",
+            figure=_spread(end_to_end.decode_speedup, end_to_end.decode_speedup_interval),
+            bound="upper end of the interval at least 0.99",
             passed=end_to_end.decode_speedup_interval.high >= 0.99,
         ),
         Gate(
             name="time to first token not worse",
-            figure=end_to_end.prefill_speedup_interval.high,
-            bound="not shown below 0.99",
+            figure=_spread(end_to_end.prefill_speedup, end_to_end.prefill_speedup_interval),
+            bound="upper end of the interval at least 0.99",
             passed=end_to_end.prefill_speedup_interval.high >= 0.99,
         ),
         *_live_gate(end_to_end),
@@ -245,8 +245,13 @@ def _live_gate(end_to_end: EndToEnd) -> tuple[Gate, ...]:
     """Of a build that would replace another."""
     if end_to_end.over_current is None:
         return ()
-    low = end_to_end.over_current.low
-    return (Gate(name="faster than the live build", figure=low, bound="interval above 1.0", passed=low > 1.0),)
+    low, high = end_to_end.over_current
+    figure = f"{low:.3f} to {high:.3f}"
+    return (Gate(name="faster than the live build", figure=figure, bound="interval above 1.0", passed=low > 1.0),)
+
+
+def _spread(value: float, interval: Interval) -> str:
+    return f"{value:.3f} ({interval.low:.3f} to {interval.high:.3f})"
 
 
 def _memory_ratio(end_to_end: EndToEnd) -> float:
