@@ -240,7 +240,7 @@ def test_source_and_artifact_of_every_kernel_come_along(folder: Path, build: Bui
         assert (folder / "source" / f"{entry.id}.cpp").read_bytes() == (
             build.path / f"kernels/{entry.id}.cpp"
         ).read_bytes()
-        assert list(folder.glob(f"build/{VARIANT}/builds/*/*/kernels/{entry.id}.so"))
+        assert list(folder.glob(f"build/{VARIANT}/builds/*/*/{entry.library}"))
 
 
 def test_what_packs_weights_is_a_layer_only(package: ModuleType) -> None:
