@@ -88,3 +88,28 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         if not any(line and not line.startswith("#") and line in reason for line in allowed):
             reporter.write_line(f"skip without an allowed reason: {report.nodeid}: {reason}", red=True)
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+QUICK_ONE_IN = {
+    "tests/candidates/judge/test_gpu_sanitizers.py": 3,
+    "tests/candidates/problems/": 3,
+    "tests/candidates/pull_requests/test_generated_tests.py": 3,
+    "tests/candidates/serving_build/test_engine_packages.py": 2,
+    "tests/candidates/serving_build/test_hf_kernels.py": 2,
+    "tests/compiler_agent/agents/search/test_emitted": 2,
+    "tests/compiler_agent/forges/": 3,
+    "tests/compiler_agent/test_bad_input.py": 2,
+    "tests/kernel_sandbox/test_docker.py": 3,
+}
+"""Of these only one in so many is quick, the others run with the slow ones: `make test` has a quarter of an hour."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    seen = dict.fromkeys(QUICK_ONE_IN, 0)
+    for item in items:
+        for place, one_in in QUICK_ONE_IN.items():
+            if item.nodeid.startswith(place):
+                if seen[place] % one_in:
+                    item.add_marker(pytest.mark.slow)
+                seen[place] += 1
