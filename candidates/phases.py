@@ -9,6 +9,9 @@ from dataclasses import replace
 from candidates.site_timing import SiteTimes
 from traces.sites import CapturedSite, SiteCall
 
+DECODE, PREFILL = "decode", "prefill"
+"""Ends of an op's name where its site is called in both phases."""
+
 
 def split_phases(captured: Sequence[CapturedSite], times: SiteTimes) -> tuple[tuple[CapturedSite, ...], SiteTimes]:
     """Sites named `OP.decode` and `OP.prefill` where traffic makes both kinds of calls, with the times of each.
@@ -24,7 +27,7 @@ def split_phases(captured: Sequence[CapturedSite], times: SiteTimes) -> tuple[tu
         decode = [call for call in each.calls if _is_decode(call)]
         prefill = [call for call in each.calls if call.calls_per_hour and not _is_decode(call)]
         probes = [call for call in each.calls if not call.calls_per_hour]
-        for phase, calls in (("decode", decode), ("prefill", prefill)):
+        for phase, calls in ((DECODE, decode), (PREFILL, prefill)):
             if not calls:
                 continue
             name = f"{op}.{phase}" if decode and prefill else op

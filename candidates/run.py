@@ -157,6 +157,9 @@ class BuildRecord(Record):
     """Of the kernels in it."""
 
 
+LiveOutcome = Literal["stays", "beaten", "gone", "lost", "wrong"]
+
+
 class LiveCheck(Record):
     """What became of one kernel of the live build in a run."""
 
@@ -164,9 +167,9 @@ class LiveCheck(Record):
     op: str
     task_id: str | None
     """The run's task at its place; None: it has none."""
-    outcome: Literal["stays", "beaten", "gone", "lost", "wrong"]
-    """`beaten`: the run has a faster one. `gone`: neither model nor traffic has its op. `lost`: it wins no more.
-    `wrong`: the judge rejects it, or somebody took it back."""
+    outcome: LiveOutcome
+    """`beaten`: the run has a faster one. `gone`: neither model nor traffic has its op. `lost`: it wins no more, or
+    nobody can tell. `wrong`: the judge rejects it, or somebody took it back."""
     reason: str
 
     @property
@@ -246,10 +249,11 @@ class BuildReport(Record):
     kernels: int
     live: bool
     gates: tuple[Gate, ...]
+    """Empty: it was not measured."""
 
     @property
     def passed(self) -> bool:
-        return all(gate.passed for gate in self.gates)
+        return bool(self.gates) and all(gate.passed for gate in self.gates)
 
 
 class RunReport(Record):

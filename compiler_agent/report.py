@@ -15,7 +15,8 @@ _STYLES = {
 
 
 def print_run_report(report: RunReport, console: Console) -> None:
-    """Op, share of traffic time, best baseline, speedup with interval, share of floor, decision; then the build."""
+    """Op, share of traffic time, best baseline, speedup with interval, share of floor, decision; then the whole model,
+    what leaves of the live build, and the build."""
     table = Table(title=f"{report.run_id}: hot ops", title_justify="left", header_style="bold")
     for column, justify in (
         ("op", "left"),
@@ -37,6 +38,13 @@ def print_run_report(report: RunReport, console: Console) -> None:
         console.print(f"rank correlation {pair}: {correlation:.2f}", highlight=False)
     if report.end_to_end is not None:
         _print_end_to_end(report, console)
+    for kernel in () if report.live is None else report.live.kernels:
+        if not kernel.stays:
+            console.print(
+                f"  live {kernel.op} {kernel.candidate_id[:12]} is {kernel.outcome}: {kernel.reason}",
+                highlight=False,
+                markup=False,
+            )
     if report.build is not None:
         build = report.build
         for gate in build.gates:

@@ -8,8 +8,9 @@ from candidates.benchmark.pairing import MachineTooBusy
 from candidates.forge import ForgeBusy, ForgeRefused
 from candidates.ledger.ledger import LedgerError
 from candidates.problems.problem import ProblemError
-from candidates.serving_build.builds import BuildNotFound
+from candidates.serving_build.builds import BuildNotFound, NothingToRollBack
 from candidates.serving_build.counters import CountersUnreadable
+from candidates.serving_build.export_folder import NotOurs
 from candidates.serving_build.runtime import BuildRefused
 from candidates.serving_build.signing import SigningKeyFault
 from compiler_agent.models.completion import ModelRejectedRequest, ModelUnavailable
@@ -21,19 +22,24 @@ from traces.requests import TraceError
 from traces.served_model import ModelError
 
 _USER_FAULTS = (
-    *(UserFault, TraceError, ProblemError, ModelError, ModelRejectedRequest, ModelUnavailable),
-    *(
-        SandboxUnavailable,
-        TemporalUnavailable,
-        MachineTooBusy,
-        CountersUnreadable,
-        SigningKeyFault,
-        ForgeRefused,
-        ForgeBusy,
-        BuildNotFound,
-        BuildRefused,
-        LedgerError,
-    ),
+    BuildNotFound,
+    BuildRefused,
+    CountersUnreadable,
+    ForgeBusy,
+    ForgeRefused,
+    LedgerError,
+    MachineTooBusy,
+    ModelError,
+    ModelRejectedRequest,
+    ModelUnavailable,
+    NothingToRollBack,
+    NotOurs,
+    ProblemError,
+    SandboxUnavailable,
+    SigningKeyFault,
+    TemporalUnavailable,
+    TraceError,
+    UserFault,
 )
 
 _LEDGER_FAULTS = ("disk is full", "readonly database", "not a database", "unable to open", "is locked")

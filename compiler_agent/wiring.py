@@ -33,10 +33,10 @@ from candidates.languages.cuda import CudaLanguage
 from candidates.languages.triton import TritonLanguage
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
+from candidates.ledger.flaws import Flaws
 from candidates.ledger.known_device import known_device_facts
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.past_winners import past_winners
-from candidates.ledger.retractions import Retractions
 from candidates.pull_requests.desk import PullRequestDesk, hold_lock
 from candidates.record import digest_of
 from candidates.serving_build.builds import BuildStore
@@ -252,7 +252,7 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
         def live(task: KernelTask) -> LiveKernel | None:
             build = read_live(BuildStore(settings.home), fingerprint_device())
             entry = None if build is None else entry_at(build, task)
-            if build is None or entry is None or Retractions(ledger).of(entry.id) is not None:
+            if entry is None or Flaws(ledger).of(entry.id) is not None:
                 return None
             blob = ledger.artifact(entry.task_id, entry.id)
             return None if blob is None else LiveKernel(candidate=ledger.candidate(entry.id), artifact=blobs.get(blob))

@@ -5,17 +5,20 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 
 USER_FAULTS = (
-    *("TraceError", "ModelError", "SandboxUnavailable", "CompilerUnavailable", "SanitizersUnavailable", "LedgerError"),
-    *(
-        "DeviceError",
-        "UserFault",
-        "ModelRejectedRequest",
-        "SigningKeyFault",
-        "ForgeRefused",
-        "BuildRefused",
-        "BuildNotFound",
-        "CountersUnreadable",
-    ),
+    "BuildNotFound",
+    "BuildRefused",
+    "CompilerUnavailable",
+    "CountersUnreadable",
+    "DeviceError",
+    "ForgeRefused",
+    "LedgerError",
+    "ModelError",
+    "ModelRejectedRequest",
+    "SandboxUnavailable",
+    "SanitizersUnavailable",
+    "SigningKeyFault",
+    "TraceError",
+    "UserFault",
 )
 """Exceptions that only the user can mend, each by its own name (Temporal knows no bases): trying again changes nothing.
 """

@@ -1,4 +1,7 @@
-"""Flaws: what was found wrong with kernels after they had won, by people or by a run's look at the live build."""
+"""Flaws: what was found wrong with kernels after they had won, by people or by a run's look at the live build.
+
+The one answer to whether a kernel may go on being served, shipped and proposed.
+"""
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -7,6 +10,7 @@ from candidates.ledger.ledger import Ledger
 from candidates.ledger.retractions import Retractions
 from candidates.ledger.tables import StageRow
 from candidates.run import LIVE_CHECKS, LiveChecks
+from candidates.serving_build.build import Build
 
 
 class Flaws:
@@ -27,3 +31,8 @@ class Flaws:
         """In words; None: nothing is known against the kernel."""
         retraction = self._retractions.of(candidate_id)
         return self._wrong.get(candidate_id) if retraction is None else f"retracted: {retraction.reason}"
+
+    def first_in(self, build: Build) -> str | None:
+        """Kernel and flaw, in words; None: nothing is known against any of its kernels."""
+        found = ((entry, self.of(entry.id)) for entry in build.manifest.kernels)
+        return next((f"{entry.op} {entry.id[:12]}: {flaw}" for entry, flaw in found if flaw is not None), None)

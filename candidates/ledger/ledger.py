@@ -27,7 +27,6 @@ from candidates.ledger.tables import (
     BuildRow,
     CandidateRow,
     DeviceRow,
-    EvaluationRow,
     Fact,
     MeasurementRow,
     ProblemRow,
@@ -58,7 +57,6 @@ from candidates.run import (
 from candidates.task import KernelTask
 
 R = TypeVar("R", bound=Record)
-F = TypeVar("F", AttemptRow, MeasurementRow, EvaluationRow)
 
 AnyRequest = RunRequest | PromoteRequest | TuneRequest | ExamRequest
 AnyReport = RunReport | TuneReport | ExamReport
@@ -75,11 +73,6 @@ class RecordedProgress(NamedTuple):
     sequence: int
     recorded_at: datetime
     progress: Progress
-
-
-class Evaluation(NamedTuple):
-    attempt: Attempt
-    evaluated_at: datetime
 
 
 class RunEntry(NamedTuple):
@@ -101,7 +94,7 @@ class Ledger:
 
     @property
     def engine(self) -> Engine:
-        """For the other stores in the same database: `model_calls`."""
+        """For the other stores in the same database."""
         return self._engine
 
     # Runs
@@ -117,7 +110,7 @@ class Ledger:
             ).first()
         if unfinished is not None:
             return unfinished
-        self._insert(RunRow(run_id=run_id, request_digest=request.digest, record=_json(request)))
+        self.insert(RunRow(run_id=run_id, request_digest=request.digest, record=_json(request)))
         return run_id
 
     def run_request(self, run_id: str) -> RunRequest:
@@ -133,10 +126,10 @@ class Ledger:
         """Seconds since the run began."""
         with Session(self._engine) as session:
             began = session.scalars(select(RunRow.recorded_at).where(RunRow.run_id == run_id)).one()
-        return (datetime.now(UTC) - _in_utc(began)).total_seconds()
+        return (datetime.now(UTC) - in_utc(began)).total_seconds()
 
     def end_run(self, report: AnyReport) -> None:
-        self._insert(RunEndRow(run_id=report.run_id, record=_json(report)))
+        self.insert(RunEndRow(run_id=report.run_id, record=_json(report)))
 
     def report(self, run_id: str) -> AnyReport | None:
         """None: the run has not ended."""
@@ -170,7 +163,7 @@ class Ledger:
             )
 
     def add_progress(self, run_id: str, progress: Progress) -> None:
-        self._insert(ProgressRow(run_id=run_id, record=_json(progress)))
+        self.insert(ProgressRow(run_id=run_id, record=_json(progress)))
 
     def progress_after(self, run_id: str, sequence: int) -> tuple[RecordedProgress, ...]:
         statement = (
@@ -185,7 +178,7 @@ class Ledger:
             )
 
     def put_stage(self, run_id: str, stage: str, record: Record) -> None:
-        self._insert(StageRow(run_id=run_id, stage=stage, record=_json(record)))
+        self.insert(StageRow(run_id=run_id, stage=stage, record=_json(record)))
 
     def stage(self, run_id: str, stage: str, kind: type[R]) -> R | None:
         return self._maybe(kind, select(StageRow).where(StageRow.run_id == run_id, StageRow.stage == stage))
@@ -193,20 +186,20 @@ class Ledger:
     # Devices
 
     def put_device(self, fingerprint: DeviceFingerprint) -> None:
-        self._insert(DeviceRow(device_id=fingerprint.id, record=_json(fingerprint)))
+        self.insert(DeviceRow(device_id=fingerprint.id, record=_json(fingerprint)))
 
     def device(self, device_id: str) -> DeviceFingerprint | None:
         return self._maybe(DeviceFingerprint, select(DeviceRow).where(DeviceRow.device_id == device_id))
 
     def put_ceilings(self, ceilings: DeviceCeilings) -> None:
-        self._insert(DeviceRow(device_id=_ceilings_key(ceilings.device_id, ceilings.threads), record=_json(ceilings)))
+        self.insert(DeviceRow(device_id=_ceilings_key(ceilings.device_id, ceilings.threads), record=_json(ceilings)))
 
     def ceilings(self, device_id: str, threads: int) -> DeviceCeilings | None:
         key = _ceilings_key(device_id, threads)
         return self._maybe(DeviceCeilings, select(DeviceRow).where(DeviceRow.device_id == key))
 
     def put_device_model(self, device_id: str, model_digest: str, device_model: DeviceModel) -> None:
-        self._insert(DeviceRow(device_id=_device_model_key(device_id, model_digest), record=_json(device_model)))
+        self.insert(DeviceRow(device_id=_device_model_key(device_id, model_digest), record=_json(device_model)))
 
     def device_model(self, device_id: str, model_digest: str) -> DeviceModel | None:
         key = _device_model_key(device_id, model_digest)
@@ -215,7 +208,7 @@ class Ledger:
     # Tasks and candidates
 
     def put_task(self, task: KernelTask) -> None:
-        self._insert(TaskRow(task_id=task.id, op=task.op, record=_json(task)))
+        self.insert(TaskRow(task_id=task.id, op=task.op, record=_json(task)))
 
     def task(self, id_prefix: str) -> KernelTask:
         statement = select(TaskRow).where(TaskRow.task_id.startswith(id_prefix, autoescape=True))
@@ -226,20 +219,20 @@ class Ledger:
         return self._all(KernelTask, select(TaskRow).order_by(TaskRow.sequence.desc()))
 
     def put_problem(self, task_id: str, problem: Record) -> None:
-        self._insert(ProblemRow(task_id=task_id, record=_json(problem)))
+        self.insert(ProblemRow(task_id=task_id, record=_json(problem)))
 
     def problem(self, task_id: str, kind: type[R]) -> R | None:
         return self._maybe(kind, select(ProblemRow).where(ProblemRow.task_id == task_id))
 
     def put_candidate(self, candidate: Candidate) -> None:
-        self._insert(CandidateRow(candidate_id=candidate.id, record=_json(candidate)))
+        self.insert(CandidateRow(candidate_id=candidate.id, record=_json(candidate)))
 
     def candidate(self, id_prefix: str) -> Candidate:
         statement = select(CandidateRow).where(CandidateRow.candidate_id.startswith(id_prefix, autoescape=True))
         return self._one(Candidate, statement, f"candidate {id_prefix}")
 
     def put_artifact(self, task_id: str, candidate_id: str, blob: str) -> None:
-        self._insert(ArtifactRow(task_id=task_id, candidate_id=candidate_id, blob=blob, record={}))
+        self.insert(ArtifactRow(task_id=task_id, candidate_id=candidate_id, blob=blob, record={}))
 
     def artifact(self, task_id: str, candidate_id: str) -> str | None:
         """The blob that holds the built bytes."""
@@ -251,7 +244,7 @@ class Ledger:
     # Attempts, measurements, ends of searches
 
     def put_attempt(self, run_id: str, task_id: str, attempt: Attempt) -> None:
-        self._insert(
+        self.insert(
             AttemptRow(
                 run_id=run_id,
                 task_id=task_id,
@@ -267,7 +260,7 @@ class Ledger:
         return self._all(Attempt, statement.order_by(AttemptRow.sequence))
 
     def put_measurement(self, run_id: str, task_id: str, candidate_id: str, measurement: Measurement) -> None:
-        self._insert(
+        self.insert(
             MeasurementRow(
                 run_id=run_id,
                 task_id=task_id,
@@ -287,32 +280,8 @@ class Ledger:
         )
         return self._maybe(Measurement, statement)
 
-    def put_evaluation(self, task_id: str, attempt: Attempt) -> None:
-        """What a person asked for; what a run does is an attempt of that run."""
-        candidate_id = attempt.proposal.candidate.id
-        self._insert(EvaluationRow(task_id=task_id, candidate_id=candidate_id, record=_json(attempt)))
-
-    def evaluations(self, task_id: str) -> tuple[Evaluation, ...]:
-        """The latest word on each candidate of a task, by a person or in any run, with its latest measurement."""
-        latest: dict[str, Evaluation] = {}
-        with Session(self._engine) as session:
-            for row in session.scalars(_of_task(AttemptRow, task_id)):
-                latest[row.candidate_id] = Evaluation(Attempt.model_validate(row.record), _in_utc(row.recorded_at))
-            for measured in session.scalars(_of_task(MeasurementRow, task_id)):
-                if (known := latest.get(measured.candidate_id)) is not None:
-                    measurement = Measurement.model_validate(measured.record)
-                    attempt = known.attempt.model_copy(update={"measurement": measurement})
-                    latest[measured.candidate_id] = Evaluation(attempt, _in_utc(measured.recorded_at))
-            for by_hand in session.scalars(_of_task(EvaluationRow, task_id)):
-                attempt = Attempt.model_validate(by_hand.record)
-                known = latest.get(by_hand.candidate_id)
-                is_known_better = known is not None and known.attempt.measurement and not attempt.measurement
-                if attempt.verdict.outcome != "accepted" or not is_known_better:
-                    latest[by_hand.candidate_id] = Evaluation(attempt, _in_utc(by_hand.recorded_at))
-        return tuple(latest.values())
-
     def put_search_end(self, run_id: str, end: SearchEnd) -> None:
-        self._insert(SearchEndRow(run_id=run_id, task_id=end.task_id, record=_json(end)))
+        self.insert(SearchEndRow(run_id=run_id, task_id=end.task_id, record=_json(end)))
 
     def search_ends(self, run_id: str) -> tuple[SearchEnd, ...]:
         return self._all(SearchEnd, select(SearchEndRow).where(SearchEndRow.run_id == run_id))
@@ -320,7 +289,7 @@ class Ledger:
     # Promotions, builds, approvals
 
     def put_promotion(self, run_id: str, decision: PromotionDecision) -> None:
-        self._insert(
+        self.insert(
             PromotionRow(
                 run_id=run_id,
                 task_id=decision.task_id,
@@ -333,14 +302,14 @@ class Ledger:
         return self._all(PromotionDecision, select(PromotionRow).where(PromotionRow.run_id == run_id))
 
     def put_build(self, run_id: str, build: BuildRecord) -> None:
-        self._insert(BuildRow(run_id=run_id, build_id=build.id, record=_json(build)))
+        self.insert(BuildRow(run_id=run_id, build_id=build.id, record=_json(build)))
 
     def build_of(self, run_id: str) -> BuildRecord | None:
         newest = select(BuildRow).where(BuildRow.run_id == run_id).order_by(BuildRow.sequence.desc())
         return self._maybe(BuildRecord, newest)
 
     def put_approval(self, build_id: str, record: Record) -> None:
-        self._insert(ApprovalRow(build_id=build_id, record=_json(record)))
+        self.insert(ApprovalRow(build_id=build_id, record=_json(record)))
 
     # How rows become records
 
@@ -349,7 +318,8 @@ class Ledger:
         with Session(self._engine) as session, session.begin():
             yield session
 
-    def _insert(self, fact: Fact) -> None:
+    def insert(self, fact: Fact) -> None:
+        """Once; for the other stores in the same database too."""
         try:
             with self._transaction() as session:
                 session.add(fact)
@@ -374,11 +344,7 @@ class Ledger:
         return found[0]
 
 
-def _of_task(kind: type[F], task_id: str) -> Select[F]:
-    return select(kind).where(kind.task_id == task_id).order_by(kind.sequence)
-
-
-def _in_utc(moment: datetime) -> datetime:
+def in_utc(moment: datetime) -> datetime:
     """SQLite gives the server's UTC time without its zone."""
     return moment.replace(tzinfo=moment.tzinfo or UTC)
 

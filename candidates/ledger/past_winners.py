@@ -4,8 +4,9 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from candidates.agent import Attempt
+from candidates.ledger.evaluations import Evaluations
+from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
-from candidates.ledger.retractions import Retractions
 from candidates.ledger.tables import PromotionRow
 from candidates.measurement import Measurement
 from candidates.op_class import Likeness, compare_tasks
@@ -24,17 +25,17 @@ def past_winners(ledger: Ledger, task: KernelTask, most: int = 3) -> tuple[Attem
     the fastest. What a kernel was last judged and measured counts. Figures of workloads that are hidden, in `task` or
     in the kernel's own, are left out.
     """
-    retractions = Retractions(ledger)
+    flaws = Flaws(ledger)
     best: dict[tuple[str, str], tuple[_Rank, Attempt]] = {}
     for other in ledger.tasks():
         if other.device_id != task.device_id or (likeness := compare_tasks(task, other)) is Likeness.NONE:
             continue
         promoted = _promoted(ledger, other.id)
-        for attempt, _ in ledger.evaluations(other.id):
+        for attempt, _ in Evaluations(ledger).of(other.id):
             candidate_id, measured = attempt.proposal.candidate.id, attempt.measurement
             if measured is None or measured.traffic_weighted_speedup <= 1 or not isinstance(attempt.verdict, Accepted):
                 continue
-            if retractions.of(candidate_id) is not None:
+            if flaws.of(candidate_id) is not None:
                 continue
             rank = (likeness, candidate_id in promoted, measured.traffic_weighted_speedup, candidate_id)
             place = (other.id, attempt.proposal.agent)

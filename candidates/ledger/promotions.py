@@ -6,8 +6,9 @@ from typing import NamedTuple
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from candidates.ledger.evaluations import Evaluations
+from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
-from candidates.ledger.retractions import Retractions
 from candidates.ledger.tables import PromotionRow
 from candidates.promotion import UNCHANGED, PromotionDecision
 from candidates.verdict import Rejected
@@ -19,21 +20,21 @@ class Promoted(NamedTuple):
 
 
 def latest_promotion(ledger: Ledger, task_id: str) -> Promoted | None:
-    """Without kernels that were retracted, or that passed once and failed later."""
+    """Without kernels that were found wrong since, or that passed once and failed later."""
     rows = select(PromotionRow).where(PromotionRow.task_id == task_id).order_by(PromotionRow.sequence.desc())
     with Session(ledger.engine) as session:
         found = [Promoted(row.run_id, PromotionDecision.model_validate(row.record)) for row in session.scalars(rows)]
     newest = {each.decision.candidate_id: each for each in reversed(found)}
-    retractions = Retractions(ledger)
+    flaws = Flaws(ledger)
     rejected = {
         attempt.proposal.candidate.id
-        for attempt, _ in ledger.evaluations(task_id)
+        for attempt, _ in Evaluations(ledger).of(task_id)
         if isinstance(attempt.verdict, Rejected)
     }
     for each in found:
         candidate_id = each.decision.candidate_id
         is_sound = newest[candidate_id].decision.is_promoted and candidate_id not in rejected
-        if each.decision.is_promoted and is_sound and retractions.of(candidate_id) is None:
+        if each.decision.is_promoted and is_sound and flaws.of(candidate_id) is None:
             return each
     return None
 

@@ -5,9 +5,9 @@ from sqlalchemy.orm import Session
 
 from candidates.device import kind_of_device
 from candidates.hot_ops import HotOp
+from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import ModelCalls
-from candidates.ledger.retractions import Retractions
 from candidates.ledger.tables import BuildRow
 from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
@@ -37,10 +37,8 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
     replay = ledger.stage(run_id, Stage.REPLAY, ReplayRecord)
     if ranking is None or replay is None:
         raise LedgerError(f"{run_id} has no ranking yet: nothing to report")
-    end_to_end = ledger.stage(run_id, Stage.END_TO_END, EndToEnd)
     build = ledger.build_of(run_id)
-    failure = ledger.stage(run_id, BUILD_FAILURE, BuildFailure)
-    build_report = None if build is None else _report_build(build, _gates(end_to_end, failure), live_build)
+    build_report = None if build is None else _report_build(build, gates_of_run(ledger, run_id), live_build)
     ends = {end.task_id: end for end in ledger.search_ends(run_id)}
     calls, account = ModelCalls(ledger), run_account(run_id)
     spent = calls.used(account)
@@ -58,7 +56,7 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
         ),
         build=build_report,
         live=ledger.stage(run_id, LIVE_CHECKS, LiveChecks),
-        end_to_end=end_to_end,
+        end_to_end=ledger.stage(run_id, Stage.END_TO_END, EndToEnd),
         spend_usd=spent.usd,
         spend_tokens=spent.tokens,
         budget_stops=calls.stops(account),
@@ -111,19 +109,16 @@ def gates_of_build(ledger: Ledger, build_id: str) -> tuple[Gate, ...]:
     rows = select(BuildRow.run_id).where(BuildRow.build_id == build_id).order_by(BuildRow.sequence.desc())
     with Session(ledger.engine) as session:
         run_ids = list(session.scalars(rows))
-    for run_id in run_ids:
-        end_to_end = ledger.stage(run_id, Stage.END_TO_END, EndToEnd)
-        failure = ledger.stage(run_id, BUILD_FAILURE, BuildFailure)
-        if end_to_end is not None or failure is not None:
-            return _gates(end_to_end, failure)
-    return ()
+    return next((gates for run_id in run_ids if (gates := gates_of_run(ledger, run_id))), ())
 
 
-def _gates(end_to_end: EndToEnd | None, failure: BuildFailure | None) -> tuple[Gate, ...]:
-    if end_to_end is not None:
+def gates_of_run(ledger: Ledger, run_id: str) -> tuple[Gate, ...]:
+    """What the run found of its build; empty where it measured none, or not yet."""
+    if (end_to_end := ledger.stage(run_id, Stage.END_TO_END, EndToEnd)) is not None:
         return decide_build(end_to_end)
-    figure = failure.message if failure is not None else "was not measured"
-    return (Gate(name="the model runs with the build", figure=figure, bound="it does", passed=False),)
+    if (failure := ledger.stage(run_id, BUILD_FAILURE, BuildFailure)) is not None:
+        return (Gate(name="the model runs with the build", figure=failure.message, bound="it does", passed=False),)
+    return ()
 
 
 def _report_build(build: BuildRecord, gates: tuple[Gate, ...], live_build: str | None) -> BuildReport:
@@ -168,8 +163,8 @@ def _why_left_out(ledger: Ledger, end: SearchEnd | None) -> str:
     """Of a win that is not in the run's build."""
     if end is None or end.candidate_id is None:
         return ""
-    if (retraction := Retractions(ledger).of(end.candidate_id)) is not None:
-        return f"{retraction.by} took it back: {retraction.reason}"
+    if (flaw := Flaws(ledger).of(end.candidate_id)) is not None:
+        return flaw
     if kind_of_device(ledger.task(end.task_id).device_id) != "cpu":
         return "it is for another device than the build"
     return "a kernel for its block, or those within it, save more"

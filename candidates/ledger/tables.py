@@ -42,7 +42,8 @@ class ProgressRow(Fact):
 
 
 class StageRow(Fact):
-    """Result of a stage of a run that is one per run: `replay`, `ranking`, `end_to_end`."""
+    """Result of a stage of a run that is one per run: `replay`, `ranking`, `live_checks`, and `end_to_end` or
+    `build_failure`."""
 
     __tablename__ = "stages"
     __table_args__ = (UniqueConstraint("run_id", "stage"),)

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from candidates.candidate import Candidate
+from candidates.ledger.evaluations import Evaluations
 from candidates.ledger.ledger import Ledger
 from candidates.task import KernelTask
 from candidates.verdict import Verdict, waits_for_device
@@ -19,6 +20,6 @@ def waiting_for_device(ledger: Ledger) -> tuple[Waiting, ...]:
     return tuple(
         Waiting(task, attempt.proposal.candidate, attempt.verdict)
         for task in ledger.tasks()
-        for attempt, _ in ledger.evaluations(task.id)
+        for attempt, _ in Evaluations(ledger).of(task.id)
         if waits_for_device(attempt.verdict)
     )

@@ -1,4 +1,4 @@
-"""Writing a serving build: a content-addressed folder that a serving process loads with PyTorch alone."""
+"""Writing a serving build: a content-addressed folder that a serving process loads without this project."""
 
 import hashlib
 import os
@@ -50,7 +50,8 @@ def write_build(home: Path, model_name: str, device: DeviceFingerprint, kernels:
     """The build of these kernels under `home`; the same content gives the same build, written once.
 
     Appears under its name whole or not at all, signed where `home` has a key. Raises ValueError for a kernel that is
-    not for `device` or serves no shape, SigningKeyFault, OSError when the disk is at fault.
+    not for `device` or serves no shape, runtime.BuildRefused where a folder of its name holds something else,
+    SigningKeyFault, OSError when the disk is at fault.
     """
     files: dict[str, bytes] = {"runtime.py": Path(runtime.__file__).read_bytes()}
     entries = []

@@ -1,6 +1,6 @@
 """The live build as the next run sees it: which of its kernels stands at a task's place."""
 
-from candidates.device import DeviceFingerprint
+from candidates.device import DeviceFingerprint, kind_of_device
 from candidates.serving_build.build import Build
 from candidates.serving_build.build_files import task_of
 from candidates.serving_build.builds import BuildStore
@@ -18,7 +18,10 @@ def read_live(store: BuildStore, device: DeviceFingerprint) -> Build | None:
 
 
 def entry_at(build: Build, task: KernelTask) -> KernelEntry | None:
-    """The kernel that serves the same function at the same site; its workloads may be others."""
+    """The kernel that serves the same function at the same site; its workloads may be others. None for a task of
+    another kind of device."""
+    if kind_of_device(task.device_id) != build.manifest.device.kind:
+        return None
     return next((entry for entry in build.manifest.kernels if is_same_place(task_of(build, entry), task)), None)
 
 

@@ -71,7 +71,7 @@ def read_verified(folder: Path, trusted_keys: Collection[str], *, allow_unsigned
     """Every byte of the build, checked against its manifest, and that against its signature.
 
     With no trusted key an unsigned build is refused unless `allow_unsigned`. `folder` itself may be a link, nothing in
-    it. Raises BuildRefused, ValueError for what is no key.
+    it. Raises BuildRefused.
     """
     path = folder / MANIFEST
     text = _read(path)
@@ -106,6 +106,15 @@ def read_verified(folder: Path, trusted_keys: Collection[str], *, allow_unsigned
     return VerifiedBuild(manifest=manifest, contents=contents)
 
 
+def as_keys(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Public keys, of a text as the environment has it or one by one. Raises ValueError for what is none."""
+    keys = tuple(given.replace(",", " ").split() if isinstance(given, str) else given)
+    for key in keys:
+        if not re.fullmatch("[0-9a-f]{64}", key):
+            raise ValueError(f"{key!r} is no public key of 64 digits, as `compiler-agent keys show` prints it")
+    return keys
+
+
 def manifest_text(manifest: dict[str, Any]) -> str:
     """The one text that a manifest may have on disk, so that a changed blank is seen too."""
     return json.dumps(manifest, sort_keys=True, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
@@ -135,9 +144,6 @@ def _files_of(folder: Path) -> Iterator[str]:
 
 
 def _check_signature(path: Path, signed: bytes, trusted_keys: Collection[str], allow_unsigned: bool) -> None:
-    for key in trusted_keys:
-        if not re.fullmatch("[0-9a-f]{64}", key):
-            raise ValueError(f"{key!r} is no public key of 64 digits, as `compiler-agent keys show` prints it")
     if not trusted_keys:
         if allow_unsigned:
             return
@@ -872,32 +878,29 @@ def install(
     model: torch.nn.Module,
     build_folder: str | Path,
     *,
-    trusted_keys: Collection[str] | None = None,
+    trusted_keys: str | Collection[str] | None = None,
     allow_unsigned: bool | None = None,
     shadow_one_in: int | None = None,
 ) -> Installation:
     """Puts the build's kernels at their sites in `model`; what is None is as the environment says.
 
-    Raises BuildRefused, before anything is loaded, for a build that was changed or that nobody trusted has signed. On
-    another device, with the kill switch on, or for a kernel that cannot be loaded or does not fit, the model keeps its
-    own code: see `obstacle` and `failures`.
+    Raises BuildRefused, before anything is loaded, for a build that was changed or that nobody trusted has signed, and
+    ValueError for a key that is none. On another device, with the kill switch on, or for a kernel that cannot be loaded
+    or does not fit, the model keeps its own code: see `obstacle` and `failures`.
     """
     folder = Path(build_folder).resolve()  # `current` may move on while the files are read
     if _is_set(KILL_SWITCH):
         installation = Installation(folder.name)
         installation.obstacle = f"{KILL_SWITCH} is set"
         return installation
-    if trusted_keys is None:
-        trusted_keys = os.environ.get(TRUSTED_KEYS, "").replace(",", " ").split()
-    elif isinstance(trusted_keys, str):
-        trusted_keys = [trusted_keys]
+    keys = as_keys(os.environ.get(TRUSTED_KEYS, "") if trusted_keys is None else trusted_keys)
     if allow_unsigned is None:
         allow_unsigned = _is_set(ALLOW_UNSIGNED)
     if shadow_one_in is None:
         shadow_one_in = int(os.environ.get(SHADOW_ONE_IN) or 0)
     if shadow_one_in < 0:
         raise ValueError(f"one call in {shadow_one_in} cannot be compared: 0 compares none ({SHADOW_ONE_IN})")
-    build = read_verified(folder, trusted_keys, allow_unsigned=allow_unsigned)
+    build = read_verified(folder, keys, allow_unsigned=allow_unsigned)
     installation = Installation(build.manifest["build_id"])
     installation.obstacle = device_obstacle(build.manifest["device"])
     # A whole module that falls back must fall back to its block with regions served, so regions come first.

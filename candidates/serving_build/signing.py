@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from candidates.serving_build.runtime import MANIFEST, SIGNATURE, TRUSTED_KEYS
+from candidates.serving_build.runtime import MANIFEST, SIGNATURE, TRUSTED_KEYS, as_keys
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -23,7 +23,8 @@ _LINE = re.compile(r"ed25519 (?P<key>[0-9a-f]{64}) [0-9a-f]{128}\n")
 
 
 class SigningKeyFault(Exception):
-    """The private key's file is missing, no key, or readable by others; the message says what to do."""
+    """The private key's file is missing, no key, or readable by others, or a trusted key is none; the message says what
+    to do."""
 
 
 def key_file(home: Path, environment: Mapping[str, str] = os.environ) -> Path:
@@ -56,8 +57,14 @@ def public_key(home: Path, environment: Mapping[str, str] = os.environ) -> str |
 
 
 def trusted_keys(home: Path, environment: Mapping[str, str] = os.environ) -> tuple[str, ...]:
-    """Whose builds may go live from this home: those that the environment names, and its own key."""
-    named = environment.get(TRUSTED_KEYS, "").replace(",", " ").split()
+    """Whose builds may go live from this home: those that the environment names, and its own key.
+
+    Raises SigningKeyFault.
+    """
+    try:
+        named = as_keys(environment.get(TRUSTED_KEYS, ""))
+    except ValueError as error:
+        raise SigningKeyFault(f"{TRUSTED_KEYS}: {error}") from error
     own = public_key(home, environment)
     return tuple(dict.fromkeys([*named, *([] if own is None else [own])]))
 

@@ -10,6 +10,12 @@ from typing import Protocol
 
 from candidates.serving_build.build import Build
 
+TRUST = (
+    "`COMPILER_AGENT_TRUSTED_KEYS` must name a key that signed it, or `COMPILER_AGENT_ALLOW_UNSIGNED=1` be set: with "
+    "neither nothing of it is served, and the log says so."
+)
+"""For the reader of an export whose code installs a build."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:

@@ -6,15 +6,14 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
-from candidates.ledger.retractions import Retractions
 from candidates.ledger.run_report import gates_of_build
-from candidates.promotion import Retraction
 from candidates.serving_build.build import Build
-from candidates.serving_build.builds import Approval, BuildNotFound, BuildStore, NothingToRollBack
+from candidates.serving_build.builds import Approval, BuildStore
 from candidates.serving_build.difference import compare_builds
 from candidates.serving_build.runtime import BuildRefused
-from candidates.serving_build.signing import SigningKeyFault, key_file, public_key, sign_build, trusted_keys
+from candidates.serving_build.signing import key_file, public_key, sign_build, trusted_keys
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.settings import read_settings
@@ -63,12 +62,9 @@ def show(build: BuildArgument, json: JsonOption = False) -> ExitCode:
 
     Example: compiler-agent builds show 3f2a
     """
-    try:
-        settings = read_settings()
-        ledger = Ledger(settings.ledger_url)
-        found = BuildStore(settings.home).show(build)
-    except (BuildNotFound, BuildRefused) as error:
-        raise UserFault(str(error)) from error
+    settings = read_settings()
+    ledger = Ledger(settings.ledger_url)
+    found, flaws = BuildStore(settings.home).show(build), Flaws(ledger)
     if json:
         print_json({"id": found.id, "path": str(found.path)} | found.manifest.model_dump(mode="json"))
         return ExitCode.DONE
@@ -79,7 +75,7 @@ def show(build: BuildArgument, json: JsonOption = False) -> ExitCode:
         result_console.print(
             f"  {kernel.op}: {measured.traffic_weighted_speedup:.2f}x "
             f"({measured.interval.low:.2f}-{measured.interval.high:.2f}), candidate {kernel.id[:12]}"
-            + ("" if Retractions(ledger).of(kernel.id) is None else ", RETRACTED"),
+            + ("" if (flaw := flaws.of(kernel.id)) is None else f", MAY NOT SERVE: {flaw}"),
             highlight=False,
         )
     return ExitCode.DONE
@@ -100,47 +96,35 @@ def approve(
     """
     settings = read_settings()
     ledger, store = Ledger(settings.ledger_url), BuildStore(settings.home)
-    try:
-        found = store.show(build)
-        if (wrong := retracted_in(ledger, found)) is not None:
-            raise UserFault(f"build {build} has a kernel that {wrong.by} took back: {wrong.reason}")
-        state = _gate_words(ledger, found)
-        if state != _PASSED and not force:
-            raise UserFault(f"build {build} has not passed its gates ({state}): --force makes it live all the same")
-        by = getpass.getuser() if state == _PASSED else f"{getpass.getuser()}, by force: {state}"
-        approval = store.approve(found.id, by=by)
-        is_unsigned = not trusted_keys(settings.home)
-    except (BuildNotFound, BuildRefused, SigningKeyFault) as error:
-        raise UserFault(str(error)) from error
-    ledger.put_approval(approval.build_id or "", approval)
-    if json:
-        print_json(approval)
-    else:
-        result_console.print(f"live: {approval.build_id} (before: {approval.previous or 'none'})", highlight=False)
-        if is_unsigned:
-            progress_console.print(
-                "No key is trusted here, so no signature was asked for; serving processes load the build only with "
-                "COMPILER_AGENT_ALLOW_UNSIGNED=1. `compiler-agent keys new`, then `builds sign`, changes that.",
-                highlight=False,
-            )
-    return ExitCode.DONE
+    found = store.show(build)
+    require_no_flaw(ledger, found)
+    state = _gate_words(ledger, found)
+    if state != _PASSED and not force:
+        raise UserFault(f"build {build} has not passed its gates ({state}): --force makes it live all the same")
+    by = getpass.getuser() if state == _PASSED else f"{getpass.getuser()}, by force: {state}"
+    approval = store.approve(found.id, by=by)
+    if not trusted_keys(settings.home):
+        progress_console.print(
+            "No key is trusted here, so no signature was asked for; serving processes load the build only with "
+            "COMPILER_AGENT_ALLOW_UNSIGNED=1. `compiler-agent keys new`, then `builds sign`, changes that.",
+            highlight=False,
+        )
+    return _say_moved(ledger, approval, json=json)
 
 
 @app.command()
 def rollback(json: JsonOption = False) -> ExitCode:
     """Moves back to the last build that was live before and may still serve: whole, trusted, without a kernel that was
-    taken back; to no build where there is none.
+    found wrong since; to no build where there is none.
 
     Example: compiler-agent builds rollback
     """
     settings = read_settings()
     ledger = Ledger(settings.ledger_url)
-    try:
-        approval = BuildStore(settings.home).rollback(
-            by=getpass.getuser(), may_serve=lambda build: retracted_in(ledger, build) is None
-        )
-    except (NothingToRollBack, SigningKeyFault) as error:
-        raise UserFault(str(error)) from error
+    flaws = Flaws(ledger)
+    approval = BuildStore(settings.home).rollback(
+        by=getpass.getuser(), may_serve=lambda build: flaws.first_in(build) is None
+    )
     return _say_moved(ledger, approval, json=json)
 
 
@@ -151,10 +135,7 @@ def withdraw(json: JsonOption = False) -> ExitCode:
     Example: compiler-agent builds withdraw
     """
     settings = read_settings()
-    try:
-        approval = BuildStore(settings.home).withdraw(by=getpass.getuser())
-    except NothingToRollBack as error:
-        raise UserFault(str(error)) from error
+    approval = BuildStore(settings.home).withdraw(by=getpass.getuser())
     return _say_moved(Ledger(settings.ledger_url), approval, json=json)
 
 
@@ -163,7 +144,8 @@ def _say_moved(ledger: Ledger, approval: Approval, *, json: bool) -> ExitCode:
     if json:
         print_json(approval)
     else:
-        result_console.print(f"live: {approval.build_id or 'no build'} (before: {approval.previous})", highlight=False)
+        live, before = approval.build_id or "no build", approval.previous or "none"
+        result_console.print(f"live: {live} (before: {before})", highlight=False)
     return ExitCode.DONE
 
 
@@ -173,11 +155,10 @@ def _gate_words(ledger: Ledger, build: Build) -> str:
     return "never measured" if not gates else f"failed: {failed}" if failed else _PASSED
 
 
-def retracted_in(ledger: Ledger, build: Build) -> Retraction | None:
-    """Of the first of its kernels that was taken back."""
-    retractions = Retractions(ledger)
-    found = (retractions.of(entry.id) for entry in build.manifest.kernels)
-    return next((each for each in found if each is not None), None)
+def require_no_flaw(ledger: Ledger, build: Build) -> None:
+    """Raises UserFault for a build with a kernel that was found wrong since it won."""
+    if (flaw := Flaws(ledger).first_in(build)) is not None:
+        raise UserFault(f"build {build.id[:12]} has a kernel that may not serve: {flaw}")
 
 
 @app.command()
@@ -187,14 +168,10 @@ def sign(build: BuildArgument, json: JsonOption = False) -> ExitCode:
     Example: compiler-agent builds sign 3f2a
     """
     home = read_settings().home
-    try:
-        found = BuildStore(home).show(build)
-        is_signed = sign_build(home, found.path)
-        public = public_key(home)
-    except (BuildNotFound, BuildRefused, SigningKeyFault) as error:
-        raise UserFault(str(error)) from error
-    if not is_signed:
+    found = BuildStore(home).show(build)
+    if not sign_build(home, found.path):
         raise UserFault(f"no key in {key_file(home)}: `compiler-agent keys new` makes one")
+    public = public_key(home)
     if json:
         print_json({"id": found.id, "signed_by": public})
     else:
@@ -209,10 +186,7 @@ def diff(before: BuildArgument, after: BuildArgument, json: JsonOption = False) 
     Example: compiler-agent builds diff 3f2a 91bc
     """
     store = BuildStore(read_settings().home)
-    try:
-        difference = compare_builds(store.show(before).manifest, store.show(after).manifest)
-    except (BuildNotFound, BuildRefused) as error:
-        raise UserFault(str(error)) from error
+    difference = compare_builds(store.show(before).manifest, store.show(after).manifest)
     if json:
         print_json(difference)
         return ExitCode.DONE

@@ -7,12 +7,11 @@ from typing import Annotated
 import typer
 
 from candidates.ledger.ledger import Ledger
-from candidates.serving_build.builds import BuildNotFound, BuildStore
-from candidates.serving_build.export_folder import NotOurs, write_export
-from candidates.serving_build.runtime import BuildRefused
-from compiler_agent.commands.builds import BuildArgument, retracted_in
+from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.export_folder import write_export
+from compiler_agent.commands.builds import BuildArgument, require_no_flaw
 from compiler_agent.commands.options import JsonOption
-from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
+from compiler_agent.outcome import ExitCode, print_json, result_console
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import TARGETS
 
@@ -31,16 +30,12 @@ def export(
 
     Example: compiler-agent builds export 3f2a --target hf-kernels --to kernels-3f2a
     """
-    try:
-        settings = read_settings()
-        found = BuildStore(settings.home).show(build)
-        if (wrong := retracted_in(Ledger(settings.ledger_url), found)) is not None:
-            raise UserFault(f"build {build} has a kernel that {wrong.by} took back: {wrong.reason}")
-        export = TARGETS[target.value](settings).export(found)
-        if export.files:
-            write_export(export, target.value, found.id, to)
-    except (BuildNotFound, BuildRefused, NotOurs) as error:
-        raise UserFault(str(error)) from error
+    settings = read_settings()
+    found = BuildStore(settings.home).show(build)
+    require_no_flaw(Ledger(settings.ledger_url), found)
+    export = TARGETS[target.value](settings).export(found)
+    if export.files:
+        write_export(export, target.value, found.id, to)
     folder = str(to.absolute())
     next_step = export.next_step.replace("FOLDER", folder) if export.files else None
     if json:

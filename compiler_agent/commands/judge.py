@@ -8,6 +8,7 @@ import typer
 
 from candidates.agent import Attempt
 from candidates.candidate import Candidate, Proposal
+from candidates.ledger.evaluations import Evaluations
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Measurement
 from candidates.task import KernelTask
@@ -82,7 +83,7 @@ def record_evaluation(
 ) -> None:
     ledger.put_candidate(candidate)
     proposal = Proposal(candidate=candidate, agent="hand")
-    ledger.put_evaluation(task.id, Attempt(proposal=proposal, verdict=verdict, measurement=measurement))
+    Evaluations(ledger).put(task.id, Attempt(proposal=proposal, verdict=verdict, measurement=measurement))
 
 
 def verdict_document(verdict: Verdict) -> dict[str, object]:

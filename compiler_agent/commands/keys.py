@@ -3,7 +3,7 @@
 import typer
 
 from candidates.serving_build.runtime import TRUSTED_KEYS
-from candidates.serving_build.signing import SigningKeyFault, key_file, make_key, public_key
+from candidates.serving_build.signing import key_file, make_key, public_key
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.settings import read_settings
@@ -20,11 +20,7 @@ def new(json: JsonOption = False) -> ExitCode:
 
     Example: compiler-agent keys new
     """
-    try:
-        public = make_key(read_settings().home)
-    except SigningKeyFault as error:
-        raise UserFault(str(error)) from error
-    return _print(public, json)
+    return _print(make_key(read_settings().home), json)
 
 
 @app.command()
@@ -34,10 +30,7 @@ def show(json: JsonOption = False) -> ExitCode:
     Example: compiler-agent keys show
     """
     home = read_settings().home
-    try:
-        public = public_key(home)
-    except SigningKeyFault as error:
-        raise UserFault(str(error)) from error
+    public = public_key(home)
     if public is None:
         raise UserFault(f"no key in {key_file(home)}: `compiler-agent keys new` makes one")
     return _print(public, json)

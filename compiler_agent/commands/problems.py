@@ -9,6 +9,7 @@ from rich.table import Table
 from candidates.ceilings import fingerprint_device
 from candidates.exported_op import Obstructed
 from candidates.extraction import Obstacle
+from candidates.ledger.evaluations import Evaluations
 from candidates.ledger.ledger import Ledger
 from candidates.problems.dataset import write_results
 from candidates.problems.problem import DefinitionDocuments
@@ -78,7 +79,7 @@ def export_results(
         results = describe_results(
             found,
             ledger.problem(found.id, DefinitionDocuments),
-            ledger.evaluations(found.id),
+            Evaluations(ledger).of(found.id),
             ledger.device(found.device_id),
             with_rejected=rejected,
         )

@@ -7,13 +7,12 @@ import typer
 from candidates.ceilings import fingerprint_device
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.promotions import latest_promotion
-from candidates.run import OpDecision, PromoteRequest, Ranking, RunReport, Stage
+from candidates.run import PromoteRequest, Ranking, Stage
 from compiler_agent.commands.options import JsonOption, SandboxOption
+from compiler_agent.commands.run import ship
 from compiler_agent.commands.task import find_task
-from compiler_agent.local_run import perform_run
 from compiler_agent.machine import require_machine
-from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
-from compiler_agent.report import print_run_report
+from compiler_agent.outcome import ExitCode, UserFault
 from compiler_agent.settings import read_settings
 
 
@@ -45,14 +44,7 @@ def promote(
     require_machine(settings)
     known = ledger.run_request(base).model_dump() | {"approve_automatically": approve}
     request = PromoteRequest.model_validate(known | {"base_run": base, "task_ids": task_ids})
-    report = perform_run(settings, ledger, request, progress_console)
-    assert isinstance(report, RunReport)
-    if json:
-        print_json(report)
-    else:
-        print_run_report(report, result_console)
-    shipped = any(op.decision is OpDecision.SHIPPED for op in report.hot_ops)
-    return ExitCode.DONE if shipped else ExitCode.NOT_ACHIEVED
+    return ship(settings, ledger, request, json=json)
 
 
 def _run_that_ranked(ledger: Ledger, task_ids: tuple[str, ...]) -> str:

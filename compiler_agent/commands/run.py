@@ -127,6 +127,11 @@ def run(
             "approve_automatically": approve_automatically,
         }
     )
+    return ship(settings, ledger, request, json=json)
+
+
+def ship(settings: Settings, ledger: Ledger, request: RunRequest, *, json: bool) -> ExitCode:
+    """Performs a run that ends with a build and prints its report; NOT_ACHIEVED where no op was shipped."""
     report = perform_run(settings, ledger, request, progress_console)
     assert isinstance(report, RunReport)
     if json:

@@ -8,10 +8,10 @@ from temporalio import activity
 from candidates.benchmark.exclusive import exclusive_slot
 from candidates.device import DeviceFingerprint
 from candidates.ledger.blobs import BlobStore
+from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.promotions import latest_promotion
-from candidates.ledger.retractions import Retractions
-from candidates.ledger.run_report import report_run
+from candidates.ledger.run_report import gates_of_run, report_run
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import EndToEnd, PathName, WonKernel, choose_levels
 from candidates.run import (
@@ -29,7 +29,7 @@ from candidates.run import (
     SearchEnd,
     Stage,
 )
-from candidates.serving_build.build import Build, ShippedKernel, write_build
+from candidates.serving_build.build import ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore, LiveMoved
 from candidates.serving_build.end_to_end import measure_end_to_end
 from candidates.serving_build.live import read_live
@@ -117,12 +117,12 @@ class ShipActivities:
 
     def _won(self, run_id: str, ranking: Ranking) -> tuple[WonKernel, ...]:
         shares = {hot_op.task_id: hot_op.share_of_time for hot_op in ranking.hot_ops}
-        won = []
+        won, flaws = [], Flaws(self._ledger)
         for decision in self._ledger.promotions(run_id):
             task = self._ledger.task(decision.task_id)
             if not decision.is_promoted or task.device_id != self._device.id:
                 continue  # a build is for one device
-            if Retractions(self._ledger).of(decision.candidate_id) is not None:
+            if flaws.of(decision.candidate_id) is not None:
                 continue
             confirmed = self._ledger.measurement(run_id, task.id, decision.candidate_id, MeasurementStage.CONFIRM)
             speedup = _required(confirmed, "confirmation").traffic_weighted_speedup
@@ -159,8 +159,8 @@ class ShipActivities:
         if own:  # killed before the ledger knew
             self._ledger.put_approval(own[-1].build_id or "", own[-1])
             return
-        build, figures, checks = report.build, report.end_to_end, report.live
-        if build is not None and build.passed and figures is not None and self._is_sound(store.show(build.id)):
+        build, figures, checks, flaws = report.build, report.end_to_end, report.live, Flaws(self._ledger)
+        if build is not None and build.passed and figures is not None and not flaws.first_in(store.show(build.id)):
             if build.live:
                 return
             try:
@@ -172,11 +172,6 @@ class ShipActivities:
             self._tell(
                 run_id, Stage.BUILD, "the live build has wrong kernels and no build replaces it: nothing is live"
             )
-
-    def _is_sound(self, build: Build) -> bool:
-        """None of its kernels was taken back since."""
-        retractions = Retractions(self._ledger)
-        return all(retractions.of(entry.id) is None for entry in build.manifest.kernels)
 
     def _tell(self, run_id: str, stage: Stage, message: str) -> None:
         self._ledger.add_progress(run_id, Progress(stage=stage, message=message))
@@ -190,7 +185,7 @@ class DeviceShipActivities:
     def gate_build(self, ship: ShipInput) -> None:
         """Measures the model with and without the run's build; without a build there is nothing to do."""
         build = self._ledger.build_of(ship.run_id)
-        if build is None or self._was_gated(ship.run_id):
+        if build is None or gates_of_run(self._ledger, ship.run_id):
             return
         request = self._ledger.run_request(ship.run_id)
         ranking = _required(self._ledger.stage(ship.run_id, Stage.RANKING, Ranking), "ranking")
@@ -211,12 +206,6 @@ class DeviceShipActivities:
         self._tell(
             ship.run_id,
             f"decode {figures.decode_speedup:.2f}x, prefill {figures.prefill_speedup:.2f}x of eager",
-        )
-
-    def _was_gated(self, run_id: str) -> bool:
-        return (
-            self._ledger.stage(run_id, Stage.END_TO_END, EndToEnd) is not None
-            or self._ledger.stage(run_id, BUILD_FAILURE, BuildFailure) is not None
         )
 
     def _measure(

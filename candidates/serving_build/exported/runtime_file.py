@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import json
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import ModuleType
 
@@ -25,12 +26,11 @@ def load_runtime(build: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # before it runs: its dataclasses look themselves up
-    try:
+    with ExitStack() as undo:
+        sys.modules[name] = module  # before it runs: its dataclasses look themselves up
+        undo.callback(sys.modules.pop, name)
         exec(compile(source, str(path), "exec"), module.__dict__)
-    except BaseException:
-        del sys.modules[name]
-        raise
+        undo.pop_all()  # it ran to its end: it stays
     return module
 
 

@@ -8,7 +8,7 @@ from candidates.serving_build.build import Build
 from candidates.serving_build.build_files import as_archive, kernels_for_no_cpu, read_whole
 from candidates.serving_build.export_names import distribution_name
 from candidates.serving_build.exported import installing, runtime_file
-from candidates.serving_build.target import Export
+from candidates.serving_build.target import TRUST, Export
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,4 +76,6 @@ Installed with pip beside {engine.name}, it is found by the entry point `{packag
 (`{engine.allow_list}` chooses among plugins). It was measured on the device {build.manifest.device.id}; on another,
 with `COMPILER_AGENT_DISABLE=1`, or in a model of another name it installs nothing and says so in the log. A model that
 was renamed is named by `COMPILER_AGENT_MODEL`, as {engine.name} was told to serve it.
+
+{TRUST}
 """

@@ -19,7 +19,7 @@ from candidates.serving_build.build_files import Sign, kernels_for_no_cpu, narro
 from candidates.serving_build.export_names import argument_names, class_name, free_name, module_name
 from candidates.serving_build.exported import kernel_sites, runtime_file
 from candidates.serving_build.manifest import InstallationSite, KernelEntry
-from candidates.serving_build.target import Export, LeftOut
+from candidates.serving_build.target import TRUST, Export, LeftOut
 from candidates.task import InputRole, InputSpec
 from traces.sites import SiteKind
 
@@ -213,6 +213,8 @@ def _card(build: Build, layers: Sequence[_Offered], functions: Sequence[_Offered
         "",
         f"Kernels for CPUs, of the serving build {build.id} of Compiler Agent. They serve the shapes in which they won",
         f"on the device {build.manifest.device.id}; elsewhere, and for other calls, the model's own code runs.",
+        "",
+        TRUST,
         "",
         "| name | kind | kernels |",
         "|---|---|---|",

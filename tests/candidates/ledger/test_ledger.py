@@ -3,6 +3,7 @@ from sqlalchemy.exc import IntegrityError
 
 from candidates.agent import Attempt
 from candidates.candidate import Candidate, Proposal
+from candidates.ledger.evaluations import Evaluations
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.measurement import Measurement
 from candidates.run import Progress, RunRequest, Stage, TuneReport, TuneRequest
@@ -128,8 +129,8 @@ def test_the_latest_word_on_a_candidate_counts(ledger):
     ledger.put_candidate(accepted.proposal.candidate)
     seen = []
     for attempt in (accepted, measured, accepted, rejected):
-        ledger.put_evaluation(TASK.id, attempt)
-        (evaluation,) = ledger.evaluations(TASK.id)
+        Evaluations(ledger).put(TASK.id, attempt)
+        (evaluation,) = Evaluations(ledger).of(TASK.id)
         seen.append(evaluation.attempt)
     assert seen == [accepted, measured, measured, rejected]
 
@@ -141,6 +142,6 @@ def test_evaluations_of_runs_come_with_their_last_measurement(ledger):
     ledger.put_candidate(attempt.proposal.candidate)
     ledger.put_attempt("run-1", TASK.id, attempt)
     ledger.put_measurement("run-1", TASK.id, attempt.proposal.candidate.id, MEASUREMENT)
-    (evaluation,) = ledger.evaluations(TASK.id)
+    (evaluation,) = Evaluations(ledger).of(TASK.id)
     assert evaluation.attempt.measurement == MEASUREMENT
-    assert ledger.evaluations("another task") == ()
+    assert Evaluations(ledger).of("another task") == ()

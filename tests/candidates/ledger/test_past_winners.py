@@ -3,6 +3,7 @@
 import pytest
 
 from candidates.agent import Attempt
+from candidates.ledger.evaluations import Evaluations
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.past_winners import past_winners
 from candidates.promotion import Gate, PromotionDecision
@@ -82,7 +83,7 @@ def test_a_kernel_that_won_two_tasks_is_given_once(ledger):
 def test_a_kernel_that_was_rejected_since_is_no_winner(ledger):
     won = attempt("a time bomb", measurement(2.0))
     keep(ledger, TASK, won)
-    ledger.put_evaluation(TASK.id, won.model_copy(update={"verdict": REJECTED, "measurement": None}))
+    Evaluations(ledger).put(TASK.id, won.model_copy(update={"verdict": REJECTED, "measurement": None}))
     assert past_winners(ledger, TASK) == ()
 
 

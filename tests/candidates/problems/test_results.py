@@ -12,7 +12,7 @@ from candidates.agent import Attempt
 from candidates.candidate import Candidate, LanguageName, Proposal
 from candidates.device import DeviceFingerprint
 from candidates.exported_op import Obstructed
-from candidates.ledger.ledger import Evaluation
+from candidates.ledger.evaluations import Evaluation
 from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
 from candidates.problems.dataset import write_results
 from candidates.problems.documents import Solution, Status, Trace

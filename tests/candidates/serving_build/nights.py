@@ -144,11 +144,14 @@ class Night:
         )
         self.ledger.put_stage("run", Stage.RANKING, ranking)
 
-    def checks(self) -> dict[str, tuple[str, str]]:
-        """By op: what becomes of it, and why."""
+    def looks_at_live(self) -> None:
         activities = LiveActivities(self.ledger, self.blobs, self.home, self.device, self, lambda task: self)  # type: ignore[arg-type, return-value]
         for _ in range(2):  # the second time is a retry
             ActivityEnvironment().run(activities.check_live, SHIP)
+
+    def checks(self) -> dict[str, tuple[str, str]]:
+        """By op: what becomes of it, and why."""
+        self.looks_at_live()
         checks = self.ledger.stage("run", LIVE_CHECKS, LiveChecks)
         assert checks is not None
         return {check.op: (check.outcome, check.reason) for check in checks.kernels}

@@ -44,6 +44,30 @@ def test_what_another_kernel_of_the_site_serves_is_not_missed(
     assert {"batch=1,tokens=64": 30, "batch=1,tokens=9": 5} in [dict(shapes) for _, shapes in places]
 
 
+@pytest.mark.parametrize(
+    ("phase", "expected"),
+    [
+        ("decode", {"batch=1,tokens=1": 10, "batch=32,tokens=1": 90}),
+        ("prefill", {"batch=1,tokens=1": 10, "batch=1,tokens=64": 70}),
+    ],
+)
+def test_what_the_other_phase_sends_is_not_missed(
+    tmp_path: Path,
+    device: DeviceFingerprint,
+    rmsnorm: ShippedKernel,
+    ship: Callable[..., ShippedKernel],
+    phase: str,
+    expected: dict[str, int],
+) -> None:
+    task = rmsnorm.task.model_copy(update={"op": f"{rmsnorm.task.op}.{phase}"})
+    kernel = ship(task, rmsnorm.candidate.source, rmsnorm.site)
+    build = write_build(tmp_path, "tiny", device, [kernel])
+    seen = {"shapes": {"batch=1,tokens=1": 10}, "missed_shapes": {"batch=32,tokens=1": 90, "batch=1,tokens=64": 70}}
+    path = counters(tmp_path, build.id, **{kernel.candidate.id: seen})
+    ((_, shapes),) = read_counted_traffic(path, BuildStore(tmp_path))._places
+    assert dict(shapes) == expected
+
+
 def test_what_was_not_counted_stays(tmp_path: Path, live: Build, rmsnorm: ShippedKernel, linear: ShippedKernel) -> None:
     path = counters(tmp_path, live.id, **{rmsnorm.candidate.id: {"shapes": {"batch=4,tokens=1": 3}}})
     traffic = read_counted_traffic(path, BuildStore(tmp_path))

@@ -1,5 +1,6 @@
 """What becomes of the live build's kernels in the next run, and what that run's build holds."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ from sqlalchemy.orm import Session
 from temporalio.testing import ActivityEnvironment
 
 from candidates.device import DeviceFingerprint
+from candidates.ledger.flaws import Flaws
 from candidates.ledger.promotions import latest_promotion
 from candidates.ledger.retractions import Retractions
 from candidates.ledger.tables import StageRow
@@ -121,6 +123,40 @@ def test_the_live_kernel_of_a_task_is_at_its_place(night: Night, linear: Shipped
     entry = entry_at(night.live, with_other_traffic(linear))
     assert entry is not None
     assert entry.id == linear.candidate.id
+
+
+def test_a_run_for_gpus_leaves_the_kernels_of_this_cpu_alone(
+    tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel, linear: ShippedKernel
+) -> None:
+    night = make_night(tmp_path, device, [rmsnorm, linear], architectures=("sm_90",))
+    tasks = [kernel.task.aimed_at(("sm_90",), None) for kernel in (rmsnorm, linear)]
+    assert [entry_at(night.live, task) for task in tasks] == [None, None]
+    night.ranks(*tasks)
+    night.looks_at_live()
+    assert night.ledger.stage("run", LIVE_CHECKS, LiveChecks) is None
+    assert night.judged == []
+
+
+def test_a_kernel_that_the_ledger_does_not_know_leaves_and_is_not_called_wrong(
+    night: Night, rmsnorm: ShippedKernel, linear: ShippedKernel, ship: Callable[..., ShippedKernel]
+) -> None:
+    stranger = ship(rmsnorm.task, f"// of another ledger\n{rmsnorm.candidate.source}", rmsnorm.site)
+    build = write_build(night.home, "tiny", night.device, [stranger, linear])
+    BuildStore(night.home).approve(build.id, by="a person")
+    night.ranks(rmsnorm.task, linear.task)
+    assert night.checks()["LlamaRMSNorm"] == ("lost", "the ledger does not know its artifact")
+    assert Flaws(night.ledger).first_in(build) is None
+
+
+def test_what_a_live_check_found_wrong_serves_no_more(
+    night: Night, rmsnorm: ShippedKernel, linear: ShippedKernel
+) -> None:
+    night.verdict = REJECTED
+    night.ranks(with_other_traffic(rmsnorm), linear.task)
+    night.checks()
+    flaw = Flaws(night.ledger).first_in(night.live)
+    assert flaw == f"LlamaRMSNorm {rmsnorm.candidate.id[:12]}: rejected: wrong_values: off by two"
+    assert latest_promotion(night.ledger, rmsnorm.task.id) is None
 
 
 def test_a_check_that_was_killed_halfway_finds_its_own_promotions(

@@ -9,9 +9,6 @@ class BaseModelLoader:
     def __init__(self, load_config: LoadConfig) -> None:
         self.load_config = load_config
 
-    def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Any:
-        raise NotImplementedError
-
 
 class DefaultModelLoader(BaseModelLoader):
     def load_model(self, vllm_config: Any, model_config: Any, prefix: str = "") -> Any:
