@@ -1,13 +1,19 @@
 """`compiler-agent builds` and `keys`, as a person types them."""
 
+import getpass
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from candidates.ledger.ledger import Ledger
+from candidates.promotion import EndToEnd
+from candidates.run import BuildRecord, RunRequest, Stage
 from candidates.serving_build.build import write_build
 from compiler_agent.main import run_command
+from compiler_agent.settings import read_settings
+from tests.candidates.serving_build.nights import FIGURES
 from tests.candidates.serving_build.tiny_tasks import local_device
 
 
@@ -83,6 +89,17 @@ def test_an_approval_without_any_key_says_what_that_means(home: Path, capfd: pyt
     build = write_build(home, "old", local_device(), []).id
     assert run_command(["builds", "approve", "--force", build[:12]]) == 0
     assert "COMPILER_AGENT_ALLOW_UNSIGNED=1" in capfd.readouterr().err.replace("\n", " ")
+
+
+def test_what_has_passed_its_gates_goes_live_without_force(say, home: Path) -> None:
+    build = write_build(home, "tiny", local_device(), []).id
+    ledger = Ledger(read_settings().ledger_url)
+    ledger.open_run(RunRequest(traces=("t",), trace_digest="0", model="tiny"), "run")
+    ledger.put_build("run", BuildRecord(id=build, path=str(home / "builds" / build), task_ids=()))
+    ledger.put_stage("run", Stage.END_TO_END, EndToEnd.model_validate(FIGURES | {"build_id": build, "hits": {"k": 1}}))
+    assert say("builds", "list")[0][0]["gates"] == "passed"
+    approval, _ = say("builds", "approve", build[:12])
+    assert approval["by"] == getpass.getuser()
 
 
 def test_what_has_not_passed_its_gates_goes_live_by_force_alone(say, home: Path) -> None:

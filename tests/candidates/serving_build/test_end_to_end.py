@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from nights import FIGURES
 from transformers import LlamaForCausalLM
 
 from candidates.device import DeviceFingerprint
-from candidates.promotion import PathName, decide_build
+from candidates.promotion import LEAST_KL, EndToEnd, PathName, decide_build
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.end_to_end import measure_end_to_end
-from candidates.serving_build.quality import QualityPlan, kl_divergence, measure_quality, sample_tokens
+from candidates.serving_build.quality import Quality, QualityPlan, kl_divergence, measure_quality, sample_tokens
 from candidates.serving_build.served_process import ModelFiles, ProcessSpec, ServedProcess, ServedProcessEnded
 from candidates.serving_build.speed import Passes, Stratum, choose_strata, ratio, speedup
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
@@ -88,17 +89,30 @@ extern "C" void kernel(const float* x, const float* weight, float* y, int64_t ba
 """
 
 
-def test_rows_that_change_with_the_rows_beside_them_are_seen(
-    files: ModelFiles, tmp_path: Path, device: DeviceFingerprint, ship, rmsnorm: ShippedKernel
-) -> None:
-    build = write_build(tmp_path, "tiny", device, [ship(rmsnorm.task, ROWS_LEAK, rmsnorm.site)])
-
+def quality_of(files: ModelFiles, build: Build) -> Quality:
     def open_process(folder: Path | None) -> ServedProcess:
         spec = ProcessSpec(name="model", build=folder, threads=1, max_ids=1024, max_batch=3)
         return ServedProcess(BubblewrapSandbox(), files, spec, wall_s=60.0)
 
     with open_process(None) as eager, open_process(build.path) as patched:
-        quality = measure_quality(eager, patched, PLAN, PROMPTS, np.random.default_rng(0))
+        return measure_quality(eager, patched, PLAN, PROMPTS, np.random.default_rng(0))
+
+
+def test_a_wrong_kernel_has_another_distribution(
+    files: ModelFiles, tmp_path: Path, device: DeviceFingerprint, ship, rmsnorm: ShippedKernel
+) -> None:
+    wrong = ship(rmsnorm.task, rmsnorm.candidate.source.replace("1e-6", "0.5"), rmsnorm.site)
+    quality = quality_of(files, write_build(tmp_path, "tiny", device, [wrong]))
+    assert quality.kl_divergence > LEAST_KL
+    figures = FIGURES | {"build_id": "b", "hits": {"k": 1}, "kl_divergence": quality.kl_divergence}
+    failed = [gate.name for gate in decide_build(EndToEnd.model_validate(figures)) if not gate.passed]
+    assert failed == ["KL divergence"]
+
+
+def test_rows_that_change_with_the_rows_beside_them_are_seen(
+    files: ModelFiles, tmp_path: Path, device: DeviceFingerprint, ship, rmsnorm: ShippedKernel
+) -> None:
+    quality = quality_of(files, write_build(tmp_path, "tiny", device, [ship(rmsnorm.task, ROWS_LEAK, rmsnorm.site)]))
     assert quality.row_split_difference > 10 * max(quality.noise, 1e-3)
 
 

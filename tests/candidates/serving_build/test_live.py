@@ -215,34 +215,31 @@ def test_a_retracted_kernel_is_live_neither_by_setting_nor_by_rollback(
     assert night.ledger.report("run") is not None
 
 
-def test_a_build_that_somebody_else_replaced_waits_for_a_person(
-    tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel, linear: ShippedKernel
-) -> None:
+@pytest.fixture
+def shipped(tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel, linear: ShippedKernel) -> Night:
+    """Has made its build, and makes it live by itself where it passes."""
     night = make_night(tmp_path, device, [rmsnorm, linear], approve_automatically=True)
     night.ledger.put_stage("run", Stage.REPLAY, REPLAY)
     night.ranks(with_other_traffic(rmsnorm), linear.task)
     night.checks()
     night.ships()
-    other = write_build(tmp_path, "another model", device, [linear])
-    BuildStore(tmp_path).approve(other.id, by="a person")
-    night.concludes(live_build=night.live.id)
-    assert BuildStore(tmp_path).current() == other.id
+    return night
 
 
-def test_what_a_person_decides_afterwards_stays(
-    tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel, linear: ShippedKernel
-) -> None:
-    night = make_night(tmp_path, device, [rmsnorm, linear], approve_automatically=True)
-    night.ledger.put_stage("run", Stage.REPLAY, REPLAY)
-    night.ranks(with_other_traffic(rmsnorm), linear.task)
-    night.checks()
-    night.ships()
-    night.concludes(live_build=night.live.id)
-    store = BuildStore(tmp_path)
-    assert store.current() != night.live.id
+def test_a_build_that_somebody_else_replaced_waits_for_a_person(shipped: Night, linear: ShippedKernel) -> None:
+    other = write_build(shipped.home, "another model", shipped.device, [linear])
+    BuildStore(shipped.home).approve(other.id, by="a person")
+    shipped.concludes(live_build=shipped.live.id)
+    assert BuildStore(shipped.home).current() == other.id
+
+
+def test_what_a_person_decides_afterwards_stays(shipped: Night) -> None:
+    shipped.concludes(live_build=shipped.live.id)
+    store = BuildStore(shipped.home)
+    assert store.current() != shipped.live.id
     store.rollback(by="a person")
-    night.concludes(live_build=night.live.id)  # the activity tried again
-    assert store.current() == night.live.id
+    shipped.concludes(live_build=shipped.live.id)  # the activity tried again
+    assert store.current() == shipped.live.id
 
 
 def test_a_promotion_ships_the_newest_kernel_of_a_task(
