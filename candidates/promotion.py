@@ -20,6 +20,11 @@ class Gate(Record):
     passed: bool
 
 
+def have_passed(gates: Sequence[Gate]) -> bool:
+    """A build that was never measured has not."""
+    return bool(gates) and all(gate.passed for gate in gates)
+
+
 class PromotionDecision(Record):
     task_id: str
     candidate_id: str

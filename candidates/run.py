@@ -7,7 +7,7 @@ from pydantic import Field
 
 from candidates.hot_ops import HotOp
 from candidates.measurement import Baseline, Interval
-from candidates.promotion import EndToEnd, Gate
+from candidates.promotion import EndToEnd, Gate, have_passed
 from candidates.record import Record, digest_of
 from candidates.serving_build.manifest import InstallationSite
 from candidates.spending import BudgetStop, ModelBudget
@@ -186,9 +186,9 @@ class LiveChecks(Record):
     kernels: tuple[LiveCheck, ...]
 
     @property
-    def some_are_wrong(self) -> bool:
+    def wrong(self) -> tuple[LiveCheck, ...]:
         """They may not serve: a build without them is due, faster or not."""
-        return any(kernel.outcome == "wrong" for kernel in self.kernels)
+        return tuple(kernel for kernel in self.kernels if kernel.outcome == "wrong")
 
 
 BUILD_FAILURE = "build_failure"
@@ -253,7 +253,7 @@ class BuildReport(Record):
 
     @property
     def passed(self) -> bool:
-        return bool(self.gates) and all(gate.passed for gate in self.gates)
+        return have_passed(self.gates)
 
 
 class RunReport(Record):

@@ -20,12 +20,7 @@ class Flaws:
         rows = select(StageRow.record).where(StageRow.stage == LIVE_CHECKS).order_by(StageRow.sequence)
         with Session(ledger.engine) as session:
             checks = [LiveChecks.model_validate(record) for record in session.scalars(rows)]
-        self._wrong = {
-            kernel.candidate_id: kernel.reason
-            for check in checks
-            for kernel in check.kernels
-            if kernel.outcome == "wrong"
-        }
+        self._wrong = {kernel.candidate_id: kernel.reason for check in checks for kernel in check.wrong}
 
     def of(self, candidate_id: str) -> str | None:
         """In words; None: nothing is known against the kernel."""

@@ -20,6 +20,7 @@ from candidates.candidate import Candidate
 from candidates.device import DeviceCeilings, DeviceFingerprint
 from candidates.device_model import DeviceModel
 from candidates.exam import ExamReport, ExamRequest
+from candidates.ledger import standing_rows, standings
 from candidates.ledger.tables import (
     ApprovalRow,
     ArtifactRow,
@@ -38,6 +39,7 @@ from candidates.ledger.tables import (
     StageRow,
     Table,
     TaskRow,
+    in_utc,
 )
 from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
@@ -91,6 +93,7 @@ class Ledger:
                 Path(self._engine.url.database).parent.mkdir(parents=True, exist_ok=True)
             _share_between_processes(self._engine)
         Table.metadata.create_all(self._engine)
+        self._have_standings()
 
     @property
     def engine(self) -> Engine:
@@ -318,11 +321,20 @@ class Ledger:
         with Session(self._engine) as session, session.begin():
             yield session
 
+    def _have_standings(self) -> None:
+        """Of the facts that an older release wrote."""
+        with self._transaction() as session:
+            is_empty = session.scalars(select(standing_rows.StandingRow.number).limit(1)).first() is None
+            if is_empty and session.scalars(select(AttemptRow.sequence).limit(1)).first() is not None:
+                standings.rebuild(session)
+
     def insert(self, fact: Fact) -> None:
         """Once; for the other stores in the same database too."""
         try:
             with self._transaction() as session:
                 session.add(fact)
+                session.flush()
+                standings.follow(session, fact)
         except IntegrityError as error:
             if not is_repetition(error):
                 raise
@@ -342,11 +354,6 @@ class Ledger:
             problem = "is not in the ledger" if not found else "is not unique: give more of the id"
             raise LedgerError(f"{what} {problem}")
         return found[0]
-
-
-def in_utc(moment: datetime) -> datetime:
-    """SQLite gives the server's UTC time without its zone."""
-    return moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
 def _json(record: Record) -> dict[str, Any]:

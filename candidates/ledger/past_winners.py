@@ -31,7 +31,7 @@ def past_winners(ledger: Ledger, task: KernelTask, most: int = 3) -> tuple[Attem
         if other.device_id != task.device_id or (likeness := compare_tasks(task, other)) is Likeness.NONE:
             continue
         promoted = _promoted(ledger, other.id)
-        for attempt, _ in Evaluations(ledger).of(other.id):
+        for attempt, *_ in Evaluations(ledger).of(other.id):
             candidate_id, measured = attempt.proposal.candidate.id, attempt.measurement
             if measured is None or measured.traffic_weighted_speedup <= 1 or not isinstance(attempt.verdict, Accepted):
                 continue

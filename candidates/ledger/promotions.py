@@ -28,7 +28,7 @@ def latest_promotion(ledger: Ledger, task_id: str) -> Promoted | None:
     flaws = Flaws(ledger)
     rejected = {
         attempt.proposal.candidate.id
-        for attempt, _ in Evaluations(ledger).of(task_id)
+        for attempt, *_ in Evaluations(ledger).of(task_id)
         if isinstance(attempt.verdict, Rejected)
     }
     for each in found:

@@ -10,16 +10,15 @@ from candidates.promotion import Retraction
 
 class Retractions:
     def __init__(self, ledger: Ledger) -> None:
-        self._engine = ledger.engine
+        self._ledger = ledger
 
     def put(self, retraction: Retraction) -> None:
-        row = RetractionRow(candidate_id=retraction.candidate_id, record=retraction.model_dump(mode="json"))
-        with Session(self._engine) as session, session.begin():
-            session.add(row)
+        record = retraction.model_dump(mode="json")
+        self._ledger.insert(RetractionRow(candidate_id=retraction.candidate_id, record=record))
 
     def of(self, candidate_id: str) -> Retraction | None:
         """The first one of a kernel."""
         found = select(RetractionRow.record).where(RetractionRow.candidate_id == candidate_id)
-        with Session(self._engine) as session:
+        with Session(self._ledger.engine) as session:
             record = session.scalars(found.order_by(RetractionRow.sequence).limit(1)).first()
         return None if record is None else Retraction.model_validate(record)

@@ -1,21 +1,18 @@
 """report_run, report_tune: what a run came to, from the facts in the ledger."""
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from candidates.device import kind_of_device
 from candidates.hot_ops import HotOp
 from candidates.ledger.flaws import Flaws
+from candidates.ledger.gates import gates_of_run
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import ModelCalls
-from candidates.ledger.tables import BuildRow
 from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
-from candidates.promotion import EndToEnd, Gate, decide_build
+from candidates.promotion import EndToEnd, Gate
 from candidates.run import (
-    BUILD_FAILURE,
     LIVE_CHECKS,
-    BuildFailure,
     BuildRecord,
     BuildReport,
     LiveChecks,
@@ -38,7 +35,9 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
     if ranking is None or replay is None:
         raise LedgerError(f"{run_id} has no ranking yet: nothing to report")
     build = ledger.build_of(run_id)
-    build_report = None if build is None else _report_build(build, gates_of_run(ledger, run_id), live_build)
+    with Session(ledger.engine) as session:
+        gates = gates_of_run(session, run_id)
+    build_report = None if build is None else _report_build(build, gates, live_build)
     ends = {end.task_id: end for end in ledger.search_ends(run_id)}
     calls, account = ModelCalls(ledger), run_account(run_id)
     spent = calls.used(account)
@@ -102,23 +101,6 @@ def measurement_of(ledger: Ledger, run_id: str, end: SearchEnd | None) -> Measur
         if found is not None:
             return found
     return None
-
-
-def gates_of_build(ledger: Ledger, build_id: str) -> tuple[Gate, ...]:
-    """What the newest run that made it found; empty for a build that no run of this ledger has measured."""
-    rows = select(BuildRow.run_id).where(BuildRow.build_id == build_id).order_by(BuildRow.sequence.desc())
-    with Session(ledger.engine) as session:
-        run_ids = list(session.scalars(rows))
-    return next((gates for run_id in run_ids if (gates := gates_of_run(ledger, run_id))), ())
-
-
-def gates_of_run(ledger: Ledger, run_id: str) -> tuple[Gate, ...]:
-    """What the run found of its build; empty where it measured none, or not yet."""
-    if (end_to_end := ledger.stage(run_id, Stage.END_TO_END, EndToEnd)) is not None:
-        return decide_build(end_to_end)
-    if (failure := ledger.stage(run_id, BUILD_FAILURE, BuildFailure)) is not None:
-        return (Gate(name="the model runs with the build", figure=failure.message, bound="it does", passed=False),)
-    return ()
 
 
 def _report_build(build: BuildRecord, gates: tuple[Gate, ...], live_build: str | None) -> BuildReport:

@@ -3,7 +3,7 @@
 Each table holds the record as JSON, and beside it the columns that queries select by.
 """
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import JSON, BigInteger, DateTime, Float, ForeignKey, Index, Integer, String, UniqueConstraint, func
@@ -22,6 +22,11 @@ class Fact(Table):
     sequence: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
     recorded_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
     record: Mapped[dict[str, Any]]
+
+
+def in_utc(moment: datetime) -> datetime:
+    """SQLite gives the server's UTC time without its zone."""
+    return moment.replace(tzinfo=moment.tzinfo or UTC)
 
 
 class RunRow(Fact):
@@ -215,4 +220,7 @@ class SpendAccountRow(Table):
     used_calls: Mapped[int] = mapped_column(BigInteger, default=0)
 
 
+for kind in (AttemptRow, MeasurementRow, PromotionRow, EvaluationRow):
+    Index(f"{kind.__tablename__}_of_candidate", kind.candidate_id, kind.task_id)
 Index("attempts_by_task", AttemptRow.run_id, AttemptRow.task_id)
+Index("search_ends_of_task", SearchEndRow.task_id)

@@ -20,6 +20,6 @@ def waiting_for_device(ledger: Ledger) -> tuple[Waiting, ...]:
     return tuple(
         Waiting(task, attempt.proposal.candidate, attempt.verdict)
         for task in ledger.tasks()
-        for attempt, _ in Evaluations(ledger).of(task.id)
+        for attempt, *_ in Evaluations(ledger).of(task.id)
         if waits_for_device(attempt.verdict)
     )

@@ -19,7 +19,7 @@ from candidates.error_bound import allowed_error, row_scale
 from candidates.exported_op import Obstructed
 from candidates.inputs import Distribution, draw_inputs
 from candidates.languages.cpp import FLAGS
-from candidates.ledger.evaluations import Evaluation
+from candidates.ledger.latest_words import Evaluation
 from candidates.measurement import Baseline, Measurement, WorkloadMeasurement
 from candidates.problems import documents as fib
 from candidates.problems.problem import DefinitionDocuments

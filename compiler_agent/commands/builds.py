@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 from rich.table import Table
+from sqlalchemy.orm import Session
 
 from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
-from candidates.ledger.run_report import gates_of_build
+from candidates.ledger.gates import gates_of_build
 from candidates.serving_build.build import Build
 from candidates.serving_build.builds import Approval, BuildStore
 from candidates.serving_build.difference import compare_builds
@@ -150,7 +151,8 @@ def _say_moved(ledger: Ledger, approval: Approval, *, json: bool) -> ExitCode:
 
 
 def _gate_words(ledger: Ledger, build: Build) -> str:
-    gates = gates_of_build(ledger, build.id)
+    with Session(ledger.engine) as session:
+        gates = gates_of_build(session, build.id)
     failed = ", ".join(gate.name for gate in gates if not gate.passed)
     return "never measured" if not gates else f"failed: {failed}" if failed else _PASSED
 

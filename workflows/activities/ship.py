@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TypeVar
 
+from sqlalchemy.orm import Session
 from temporalio import activity
 
 from candidates.benchmark.exclusive import exclusive_slot
@@ -11,7 +12,8 @@ from candidates.ledger.blobs import BlobStore
 from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.promotions import latest_promotion
-from candidates.ledger.run_report import gates_of_run, report_run
+from candidates.ledger.gates import gates_of_run
+from candidates.ledger.run_report import report_run
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import EndToEnd, PathName, WonKernel, choose_levels
 from candidates.run import (
@@ -167,7 +169,7 @@ class ShipActivities:
                 self._ledger.put_approval(build.id, store.approve_in_place_of(figures.live_build, build.id, by))
             except LiveMoved as moved:
                 self._tell(run_id, Stage.BUILD, f"the build waits for a person: {moved}")
-        elif checks is not None and checks.some_are_wrong and store.current() == checks.build_id:
+        elif checks is not None and checks.wrong and store.current() == checks.build_id:
             self._ledger.put_approval("", store.withdraw(by))
             self._tell(
                 run_id, Stage.BUILD, "the live build has wrong kernels and no build replaces it: nothing is live"
@@ -185,7 +187,9 @@ class DeviceShipActivities:
     def gate_build(self, ship: ShipInput) -> None:
         """Measures the model with and without the run's build; without a build there is nothing to do."""
         build = self._ledger.build_of(ship.run_id)
-        if build is None or gates_of_run(self._ledger, ship.run_id):
+        with Session(self._ledger.engine) as session:
+            was_gated = bool(gates_of_run(session, ship.run_id))
+        if build is None or was_gated:
             return
         request = self._ledger.run_request(ship.run_id)
         ranking = _required(self._ledger.stage(ship.run_id, Stage.RANKING, Ranking), "ranking")
@@ -238,7 +242,7 @@ class DeviceShipActivities:
         """The live one of the model on this hardware, where there is another and nothing in it is wrong."""
         checks = self._ledger.stage(run_id, LIVE_CHECKS, LiveChecks)
         build = read_live(BuildStore(self._home), self._device)
-        if build is None or build.id == build_folder.name or (checks is not None and checks.some_are_wrong):
+        if build is None or build.id == build_folder.name or (checks is not None and checks.wrong):
             return None
         return build.path if build.manifest.model == model else None
 

@@ -12,7 +12,7 @@ from candidates.agent import Attempt
 from candidates.candidate import Candidate, LanguageName, Proposal
 from candidates.device import DeviceFingerprint
 from candidates.exported_op import Obstructed
-from candidates.ledger.evaluations import Evaluation
+from candidates.ledger.latest_words import Evaluation
 from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
 from candidates.problems.dataset import write_results
 from candidates.problems.documents import Solution, Status, Trace
@@ -72,7 +72,7 @@ def measurement_of(*names: str) -> Measurement:
 
 def evaluated(verdict: Verdict, measurement: Measurement | None = None, candidate: Candidate = CANDIDATE) -> Evaluation:
     proposal = Proposal(candidate=candidate, agent="hand")
-    return Evaluation(Attempt(proposal=proposal, verdict=verdict, measurement=measurement), AT)
+    return Evaluation(Attempt(proposal=proposal, verdict=verdict, measurement=measurement), AT, None)
 
 
 def rejected(reason: Reason, workload: str | None, worst: WorstElement | None = None) -> Rejected:

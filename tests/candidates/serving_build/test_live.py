@@ -89,7 +89,7 @@ def test_a_retracted_kernel_leaves_and_says_why(night: Night, rmsnorm: ShippedKe
     assert night.ships().keys() == {"Linear"}
     checks = night.ledger.stage("run", LIVE_CHECKS, LiveChecks)
     assert checks is not None
-    assert checks.some_are_wrong
+    assert checks.wrong
 
 
 def test_an_op_that_is_gone_leaves(night: Night, rmsnorm: ShippedKernel) -> None:

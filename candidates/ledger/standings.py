@@ -1,0 +1,287 @@
+"""Standings: kept up with the facts, in the transaction that adds a fact; `rebuild` makes them all again.
+
+A standing is a function of the facts alone, computed anew whenever one of them is added. It is asked for by
+`find_standings`.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, delete, func, select, update
+from sqlalchemy.orm import Session
+
+from candidates.ledger.gates import end_to_end_of, gates_of_run
+from candidates.ledger.latest_words import Evaluation, latest_words
+from candidates.ledger.standing_rows import StandingRow, TaskShareRow
+from candidates.ledger.tables import (
+    AttemptRow,
+    BuildRow,
+    EvaluationRow,
+    Fact,
+    MeasurementRow,
+    PromotionRow,
+    RetractionRow,
+    RunRow,
+    SearchEndRow,
+    StageRow,
+    TaskRow,
+    in_utc,
+)
+from candidates.measurement import Measurement
+from candidates.promotion import PromotionDecision, Retraction, have_passed
+from candidates.run import BUILD_FAILURE, LIVE_CHECKS, BuildRecord, LiveChecks, Ranking, SearchEnd, Stage
+from candidates.standing import decide_state
+from candidates.task import KernelTask
+
+MOST_REASON_CHARACTERS = 500
+
+_Place = tuple[str, str]
+"""Ids of a task and a candidate."""
+
+
+class Flaw(NamedTuple):
+    candidate_id: str
+    reason: str
+
+
+def follow(session: Session, fact: Fact) -> None:
+    """Brings up to date what a fact changes that was just added in this session's transaction."""
+    if isinstance(fact, AttemptRow | MeasurementRow | PromotionRow | EvaluationRow):
+        _refresh(session, [(fact.task_id, fact.candidate_id)])
+    elif isinstance(fact, SearchEndRow):
+        if (candidate_id := fact.record["candidate_id"]) is not None:
+            _refresh(session, [(fact.task_id, candidate_id)])
+    elif isinstance(fact, BuildRow) or (isinstance(fact, StageRow) and fact.stage in (Stage.END_TO_END, BUILD_FAILURE)):
+        _refresh(session, _in_builds(session, fact.run_id))
+    elif isinstance(fact, StageRow) and fact.stage == Stage.RANKING:
+        _keep_shares(session, Ranking.model_validate(fact.record))
+    elif isinstance(fact, StageRow) and fact.stage == LIVE_CHECKS:
+        _retract(session, _wrong(fact.record))
+    elif isinstance(fact, RetractionRow):
+        _retract(session, [_as_flaw(fact.record)])
+
+
+def rebuild(session: Session) -> None:
+    """All standings from all facts, in this session's transaction."""
+    session.execute(delete(StandingRow))
+    session.execute(delete(TaskShareRow))
+    for record in session.scalars(_stages(Stage.RANKING)):
+        _keep_shares(session, Ranking.model_validate(record))
+    tried = (select(kind.task_id, kind.candidate_id).distinct() for kind in (AttemptRow, EvaluationRow))
+    _refresh(session, sorted({place for places in tried for place in session.execute(places).tuples()}))
+    for record in session.scalars(_stages(LIVE_CHECKS)):
+        _retract(session, _wrong(record))
+
+
+def _wrong(record: dict[str, Any]) -> tuple[Flaw, ...]:
+    """Of the live kernels that a run looked at."""
+    return tuple(Flaw(each.candidate_id, each.reason) for each in LiveChecks.model_validate(record).wrong)
+
+
+def _as_flaw(record: dict[str, Any]) -> Flaw:
+    retraction = Retraction.model_validate(record)
+    return Flaw(retraction.candidate_id, f"retracted: {retraction.reason}")
+
+
+def _refresh(session: Session, places: Iterable[_Place]) -> None:
+    for task_id, candidate_id in places:
+        _lock(session, f"standing {task_id} {candidate_id}")
+        for word in latest_words(session, task_id, candidate_id):
+            _put(session, task_id, candidate_id, word)
+
+
+def _lock(session: Session, what: str) -> None:
+    """Until the transaction ends: two that add facts of one candidate must see each other's. SQLite has one writer."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(what, 0))))
+
+
+def _put(session: Session, task_id: str, candidate_id: str, word: Evaluation) -> None:
+    place = (StandingRow.task_id == task_id, StandingRow.candidate_id == candidate_id)
+    row = session.scalars(select(StandingRow).where(*place)).first()
+    flaw = row.flaw if row is not None and row.flaw else _flaw(session, candidate_id)
+    values = _values(session, task_id, candidate_id, word, flaw)
+    if row is None:
+        session.add(StandingRow(task_id=task_id, candidate_id=candidate_id, **values))
+    else:
+        session.execute(update(StandingRow).where(*place).values(**values))
+    session.flush()
+
+
+def _values(session: Session, task_id: str, candidate_id: str, word: Evaluation, flaw: str) -> dict[str, Any]:
+    task = KernelTask.model_validate(session.scalars(select(TaskRow.record).where(TaskRow.task_id == task_id)).one())
+    attempt, proposal = word.attempt, word.attempt.proposal
+    promotion, shipping = _promotion(session, task_id, candidate_id)
+    outcome = decide_state(
+        attempt.verdict,
+        promotion,
+        _end(session, task_id, candidate_id),
+        is_shipped=shipping.is_shipped,
+        why_not_shipped=shipping.why_not,
+        flaw=flaw or None,
+    )
+    run_id = shipping.run_id or word.run_id
+    share = session.get(TaskShareRow, (task_id, ""))
+    return {
+        "op": task.op,
+        "site": task.site,
+        "level": task.level.value,
+        "device_id": task.device_id,
+        "served_model": _served_model(session, run_id),
+        "language": proposal.candidate.language.value,
+        "agent": proposal.agent,
+        "endpoint": proposal.model,
+        "parents": list(proposal.parents),
+        "run_id": run_id,
+        "state": outcome.state.value,
+        "reason": outcome.reason[:MOST_REASON_CHARACTERS],
+        "flaw": flaw,
+        "share_of_time": 0.0 if share is None else share.share,
+        "end_to_end": shipping.end_to_end,
+        "proposed_s": _proposed_s(session, task_id, candidate_id, word),
+        "updated_s": word.evaluated_at.timestamp(),
+    } | _figures(task, attempt.measurement)
+
+
+def _figures(task: KernelTask, measured: Measurement | None) -> dict[str, Any]:
+    if measured is None:
+        return {
+            **dict.fromkeys(("speedup", "speedup_low", "speedup_high", "share_of_floor"), 0.0),
+            "pairs": 0,
+            "stage": None,
+        }
+    return {
+        "speedup": measured.traffic_weighted_speedup,
+        "speedup_low": measured.interval.low,
+        "speedup_high": measured.interval.high,
+        "share_of_floor": measured.share_of_floor(task.public_calls_per_hour),
+        "pairs": sum(workload.pairs for workload in measured.workloads),
+        "stage": measured.stage.value,
+    }
+
+
+class _Shipping(NamedTuple):
+    is_shipped: bool
+    run_id: str | None
+    """Of the promotion; None: there is none."""
+    end_to_end: float
+    why_not: str
+
+
+_NOT_PROMOTED = _Shipping(is_shipped=False, run_id=None, end_to_end=0.0, why_not="")
+_PROMOTIONS_LOOKED_AT = 5
+"""The newest: a kernel that is carried on has one a night."""
+
+
+def _promotion(session: Session, task_id: str, candidate_id: str) -> tuple[PromotionDecision | None, _Shipping]:
+    """The latest, unless a later search came to another end; and the newest run whose build shipped it."""
+    rows = session.scalars(
+        select(PromotionRow)
+        .where(PromotionRow.task_id == task_id, PromotionRow.candidate_id == candidate_id)
+        .order_by(PromotionRow.sequence.desc())
+        .limit(_PROMOTIONS_LOOKED_AT)
+    ).all()
+    if not rows:
+        return None, _NOT_PROMOTED
+    end = session.scalars(_ends(task_id, candidate_id)).first()
+    if end is not None and end.record["decision"] != "won" and in_utc(end.recorded_at) > in_utc(rows[0].recorded_at):
+        return None, _NOT_PROMOTED
+    shippings = [_shipping(session, row.run_id, task_id) for row in rows]
+    shipped = next((shipping for shipping in shippings if shipping.is_shipped), shippings[0])
+    return PromotionDecision.model_validate(rows[0].record), shipped
+
+
+def _shipping(session: Session, run_id: str, task_id: str) -> _Shipping:
+    """Of a kernel that the run promoted for the task."""
+
+    def held_back(why: str) -> _Shipping:
+        return _Shipping(is_shipped=False, run_id=run_id, end_to_end=0.0, why_not=why)
+
+    record = session.scalar(
+        select(BuildRow.record).where(BuildRow.run_id == run_id).order_by(BuildRow.sequence.desc()).limit(1)
+    )
+    if record is None:
+        return held_back("its run has made no build")
+    if task_id not in BuildRecord.model_validate(record).task_ids:
+        return held_back("left out of its run's build: other kernels there save more")
+    gates = gates_of_run(session, run_id)
+    if not have_passed(gates):
+        failed = ", ".join(gate.name for gate in gates if not gate.passed)
+        return held_back(f"its build did not pass: {failed}" if gates else "its build was not measured yet")
+    figures = end_to_end_of(session, run_id)
+    return _Shipping(is_shipped=True, run_id=run_id, end_to_end=0.0 if figures is None else figures.speedup, why_not="")
+
+
+def _end(session: Session, task_id: str, candidate_id: str) -> SearchEnd | None:
+    row = session.scalars(_ends(task_id, candidate_id)).first()
+    return None if row is None else SearchEnd.model_validate(row.record)
+
+
+def _ends(task_id: str, candidate_id: str) -> Select[SearchEndRow]:
+    """Of searches whose best it was, the latest first."""
+    named = SearchEndRow.record["candidate_id"].as_string() == candidate_id
+    ends = select(SearchEndRow).where(SearchEndRow.task_id == task_id, named)
+    return ends.order_by(SearchEndRow.sequence.desc()).limit(1)
+
+
+def _proposed_s(session: Session, task_id: str, candidate_id: str, word: Evaluation) -> float:
+    """When it was first judged for the task."""
+    firsts = [
+        session.scalar(
+            select(func.min(kind.recorded_at)).where(kind.task_id == task_id, kind.candidate_id == candidate_id)
+        )
+        for kind in (AttemptRow, EvaluationRow)
+    ]
+    known = [in_utc(first).timestamp() for first in firsts if first is not None]
+    return min(known, default=word.evaluated_at.timestamp())
+
+
+def _served_model(session: Session, run_id: str | None) -> str | None:
+    if run_id is None:
+        return None
+    request = session.scalar(select(RunRow.record).where(RunRow.run_id == run_id))
+    return None if request is None else request.get("model")
+
+
+def _flaw(session: Session, candidate_id: str) -> str:
+    """What was found wrong with it at whatever task; empty: nothing."""
+    known = select(StandingRow.flaw).where(StandingRow.candidate_id == candidate_id, StandingRow.flaw != "").limit(1)
+    if (flaw := session.scalar(known)) is not None:
+        return flaw
+    rows = select(RetractionRow.record).where(RetractionRow.candidate_id == candidate_id)
+    record = session.scalar(rows.order_by(RetractionRow.sequence).limit(1))
+    return "" if record is None else _as_flaw(record).reason
+
+
+def _retract(session: Session, flaws: Iterable[Flaw]) -> None:
+    for flaw in flaws:
+        rows = session.scalars(select(StandingRow).where(StandingRow.candidate_id == flaw.candidate_id)).all()
+        for row in rows:
+            row.flaw = row.flaw or flaw.reason
+        session.flush()
+        _refresh(session, [(row.task_id, row.candidate_id) for row in rows])
+
+
+def _in_builds(session: Session, run_id: str) -> list[_Place]:
+    promoted = select(PromotionRow.task_id, PromotionRow.candidate_id).where(PromotionRow.run_id == run_id)
+    return list(session.execute(promoted).tuples())
+
+
+def _keep_shares(session: Session, ranking: Ranking) -> None:
+    for task_id, workload_class, share in _shares(ranking):
+        session.merge(TaskShareRow(task_id=task_id, workload_class=workload_class, share=share))
+        if not workload_class:
+            session.execute(update(StandingRow).where(StandingRow.task_id == task_id).values(share_of_time=share))
+    session.flush()
+
+
+def _shares(ranking: Ranking) -> Iterator[tuple[str, str, float]]:
+    for hot_op in ranking.hot_ops:
+        if hot_op.task_id is not None:
+            yield hot_op.task_id, "", hot_op.share_of_time
+            for workload_class, share in hot_op.share_by_class.items():
+                yield hot_op.task_id, workload_class, share
+
+
+def _stages(stage: str) -> Select[dict[str, Any]]:
+    return select(StageRow.record).where(StageRow.stage == stage).order_by(StageRow.sequence)
