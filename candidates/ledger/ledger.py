@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import Engine, Select, create_engine, event, select
+from sqlalchemy import ColumnElement, Engine, Select, create_engine, event, func, select, true
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -78,8 +78,11 @@ class RecordedProgress(NamedTuple):
 
 
 class RunEntry(NamedTuple):
+    number: int
+    """Larger than that of every run before."""
     run_id: str
     started_at: datetime
+    ended_at: datetime | None
     request: AnyRequest
     report: AnyReport | None
 
@@ -147,18 +150,32 @@ class Ledger:
             latest = session.scalars(runs.order_by(RunRow.sequence.desc())).first()
         return None if latest is None else self.report(latest)
 
-    def runs(self) -> tuple[RunEntry, ...]:
-        """Newest first."""
+    def run(self, run_id: str) -> RunEntry | None:
+        return next(iter(self._runs(RunRow.run_id == run_id)), None)
+
+    def runs(self, limit: int | None = None, before: int | None = None) -> tuple[RunEntry, ...]:
+        """Newest first; `before`: those with a smaller number alone."""
+        return self._runs(RunRow.sequence < before if before is not None else true(), limit)
+
+    def count_runs(self) -> int:
+        with Session(self._engine) as session:
+            return session.scalars(select(func.count()).select_from(RunRow)).one()
+
+    def _runs(self, condition: ColumnElement[bool], limit: int | None = None) -> tuple[RunEntry, ...]:
         statement = (
             select(RunRow, RunEndRow)
             .outerjoin(RunEndRow, RunEndRow.run_id == RunRow.run_id)
+            .where(condition)
             .order_by(RunRow.sequence.desc())
+            .limit(limit)
         )
         with Session(self._engine) as session:
             return tuple(
                 RunEntry(
+                    number=run.sequence,
                     run_id=run.run_id,
-                    started_at=run.recorded_at,
+                    started_at=in_utc(run.recorded_at),
+                    ended_at=None if end is None else in_utc(end.recorded_at),
                     request=_REQUEST.validate_python(run.record),
                     report=None if end is None else _REPORT.validate_python(end.record),
                 )
