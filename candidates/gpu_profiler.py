@@ -20,7 +20,7 @@ from candidates.judge.python_runner import Watch, on_gpu, open_python_runner
 from candidates.judge.watcher import LOG_FILE, Program, Watcher, ncu
 from candidates.kernel_runner import RunnerEnded
 from candidates.task import KernelTask, Workload
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 
 LOAD_LIMIT_S, CALLS_LIMIT_S, END_LIMIT_S = 120.0, 120.0, 60.0
 """A launch is replayed some ten times, with its memory saved and put back."""
@@ -68,7 +68,7 @@ class GpuProfiler:
                 runner.lay_out([workload.axes[axis] for axis in task.axes], calls)
                 # What a first call compiles or sets up is not what one in service costs.
                 runner.run(0, CALLS_AT_ONCE - 1)
-                runner.run_timed(CALLS_AT_ONCE - 1, 1, Run.TIMED | Run.PROFILED)
+                runner.run_timed(CALLS_AT_ONCE - 1, 1, CallMode.TIMED | CallMode.PROFILED)
                 runner.collect()
                 finished = runner.finish(END_LIMIT_S)
             except RunnerEnded as ended:

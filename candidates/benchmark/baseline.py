@@ -28,7 +28,7 @@ from candidates.kernel_runner import Call, Prepared
 from candidates.measurement import Baseline
 from candidates.task import KernelTask
 from kernel_sandbox.arena import Arena, Place
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 
 
 class BaselineFailed(Exception):
@@ -196,10 +196,10 @@ class BaselineRunner:
 class DeviceBaselineRunner(BaselineRunner):
     """In a process on a GPU: PyTorch on copies of the arena; a DeviceProcess of gpu_track.py."""
 
-    def run_timed(self, first: int, count: int, how: Run) -> Timed:
+    def run_timed(self, first: int, count: int, how: CallMode) -> Timed:
         return Timed(wall_ns=self._process.run(self._session, first, count, how), told_ns=None)
 
-    def capture(self, first: int, count: int, how: Run) -> None:
+    def capture(self, first: int, count: int, how: CallMode) -> None:
         """Raises BaselineFailed where no graph can hold it."""
         self._process.send(Command.CAPTURE, (self._session, first, count, int(how)))
 

@@ -41,7 +41,7 @@ from candidates.kernel_runner import RunnerEnded
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Evidence, Reason, Rejected
 from kernel_sandbox.arena import Segment
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 from kernel_sandbox.sandbox import Ending, Finished, SandboxError
 
 TOOLS = (Tool.MEMCHECK, Tool.RACECHECK, Tool.SYNCCHECK)
@@ -53,7 +53,7 @@ _SHOWN_CHARACTERS = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _Watched:
     finished: Finished
     report: str
     """The tool's."""
@@ -116,7 +116,7 @@ class GpuSanitizers:
         artifact: bytes,
         calls: Sequence[tuple[Workload, Inputs]],
         seed: int,
-    ) -> _Run:
+    ) -> _Watched:
         """Without a candidate: all but the calls, and SandboxError for whatever goes wrong."""
         options = sanitizer_command(tool, LOG_FILE, ())[1:]
         watcher = Watcher(program=self._program, options=options, environment=ENVIRONMENT)
@@ -152,7 +152,7 @@ class GpuSanitizers:
                     laid_out = lay_out_calls(task, at, inputs, parameters, arena)
                     runner.lay_out([at.axes[axis] for axis in task.axes], laid_out)
                     # Cold, so that the tool has a kernel to watch where there is none of a candidate's.
-                    how = None if candidate is not None else Run.WITHOUT_CALLS | Run.COLD
+                    how = None if candidate is not None else CallMode.WITHOUT_CALLS | CallMode.COLD
                     runner.run_timed(0, len(laid_out), how)
                     runner.collect()
                     done.append(at)
@@ -162,7 +162,7 @@ class GpuSanitizers:
                 finished, fault = ended.finished, _fault(ended, phase)
         if watcher.is_missing(finished):
             raise SanitizersUnavailable(f"no {self._program.name} in the sandbox: {self._program.advice}")
-        return _Run(finished=finished, report=watcher.report(finished), fault=fault, at=at, done=tuple(done))
+        return _Watched(finished=finished, report=watcher.report(finished), fault=fault, at=at, done=tuple(done))
 
 
 def _fault(ended: RunnerEnded, phase: Reason) -> Fault:
@@ -173,7 +173,7 @@ def _fault(ended: RunnerEnded, phase: Reason) -> Fault:
     return fault
 
 
-def _verdict(tool: Tool, run: _Run, found: Clean | Flawed | Unfinished, seed: int) -> Rejected:
+def _verdict(tool: Tool, run: _Watched, found: Clean | Flawed | Unfinished, seed: int) -> Rejected:
     if isinstance(found, Flawed):
         count = f" ({found.errors} errors)" if found.errors > 1 else ""
         fault = Fault(reason=found.reason, message=f"{found.message}{count}")

@@ -34,7 +34,7 @@ from candidates.languages.cpp_abi import exported_names
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected, Verdict
 from kernel_sandbox.arena import Arena, Segment
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 from kernel_sandbox.sandbox import Ending, Sandbox
 
 SMALL_ELEMENTS = 1 << 18
@@ -268,9 +268,9 @@ class Judge:
         """Raises RunnerEnded, NoGraph."""
         runner.lay_out([trial.workload.axes[axis] for axis in task.axes], trial.calls)
         if is_graph:
-            runner.capture(0, len(trial.calls), Run.GRAPH)
+            runner.capture(0, len(trial.calls), CallMode.GRAPH)
             runner.copy_in()
-        runner.run_timed(0, len(trial.calls), Run.GRAPH if is_graph else None)
+        runner.run_timed(0, len(trial.calls), CallMode.GRAPH if is_graph else None)
         runner.collect()
         if Defence.FREEZE in self._defences:
             runner.freeze()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from candidates.kernel_runner import Call, NoGraph, Prepared, RunnerEnded
 from candidates.task import KernelTask
 from kernel_sandbox.arena import Arena, Place, Segment
-from kernel_sandbox.runners.gpu_device import NO_GRAPH
+from kernel_sandbox.runners.device_calls import NO_GRAPH
 from kernel_sandbox.sandbox import Ending, Finished, SandboxedProcess, SandboxError, SandboxSession
 
 ENDING_GRACE_S = 2.0

@@ -28,7 +28,7 @@ from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, Kerne
 from candidates.verdict import Reason, Rejected
 from kernel_sandbox.arena import Arena, Segment
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -236,7 +236,7 @@ def test_a_baseline_whose_device_faults_leaves_the_next_one_a_process(tmp_path: 
             places = [arena.allocate(segment, 1024) for segment in (Segment.INPUTS, Segment.INPUTS, Segment.OUTPUTS)]
             runner.lay_out([1], [Call(tensors=tuple(places), parameter_set=0)])
             with pytest.raises(BaselineFailed):
-                runner.capture(0, 1, Run.GRAPH)
+                runner.capture(0, 1, CallMode.GRAPH)
             runner.close()
 
 
