@@ -96,9 +96,11 @@ class DeviceSession(Session):
         self._slots: dict[Place, DeviceSlot] = {}
 
     def lay_out(self, layout: Layout) -> None:
+        """Raises DeviceFault."""
+        self._device_calls = DeviceCalls(self._device, self._call)
         self._slots.clear()
         super().lay_out(layout)
-        self._device_calls = DeviceCalls(self._device, self._call)
+        self._device.synchronise()  # code that faults is known here, where its baseline can be left out
 
     def run(self, first: int, count: int, how: CallMode) -> None:
         """Raises DeviceFault."""

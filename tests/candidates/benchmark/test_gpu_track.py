@@ -240,6 +240,27 @@ def test_a_baseline_whose_device_faults_leaves_the_next_one_a_process(tmp_path: 
             runner.close()
 
 
+@pytest.fixture(scope="module")
+def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.mark.parametrize("waits", [0, 5, 14], ids=["where it is laid out", "where it is estimated", "in its rounds"])
+def test_compiled_code_that_faults_is_left_out_of_the_baselines(
+    waits: int, compile_cache: Path, tmp_path: Path
+) -> None:
+    program = (sys.executable, str(HOST_BASELINE))
+    with BaselinePool(compile_cache, f"GPU-compiled-{waits}", program) as pool:
+        benchmark = Benchmark(
+            GpuTrack(SANDBOX, GPU, pool, INTERPRETED),
+            generous_ceilings(),
+            cache_folder=tmp_path,
+            baselines=(Baseline.EAGER_OUT, Baseline.COMPILE),
+        )
+        best = benchmark.fix_best_baselines(task_of(QUICK))
+    assert [set(each.times_us) for each in best.values()] == [{Baseline.EAGER_OUT}] * 2
+
+
 def test_what_a_reference_makes_itself_is_on_its_device() -> None:
     source = "def reference(x):\n    return torch.arange(3), torch.zeros(2, device='cpu'), x.new_zeros(2)\n"
     made = load_reference(source, torch.device("meta"))(torch.empty(1))
