@@ -80,7 +80,7 @@ class BareSlot:
 
     def refill(self) -> None:
         """With what lies in the arena now."""
-        self.content.copy_(self._arena[self._place])
+        self._device.write(self.content, self._arena[self._place])
 
     def copy_back(self) -> None:
         self._arena[self._place] = self._device.read(self.content)
