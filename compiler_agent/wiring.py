@@ -22,7 +22,7 @@ from candidates.compiler_reports import CompilerReports
 from candidates.device import Gpu
 from candidates.forge import Forge
 from candidates.gpu_counters import WorkloadCounters
-from candidates.gpu_profiler import GpuProfiler
+from candidates.gpu_profiler import GpuProfiler, NotCounted
 from candidates.judge.gpu_sanitizers import GpuSanitizers
 from candidates.judge.judge import GpuBench, Judge
 from candidates.judge.sanitizers import Sanitizers
@@ -222,8 +222,8 @@ class Workbench:
     """None: nothing here times kernels for the task's device."""
     live: Callable[[KernelTask], LiveKernel | None]
     """What the live build has for it, if it is for this hardware."""
-    count: Callable[[KernelTask, Candidate, bytes], WorkloadCounters | None]
-    """Counters of a GPU; None where there is none, or ncu may not read them."""
+    count: Callable[[KernelTask, Candidate, bytes], WorkloadCounters | NotCounted | None]
+    """Counters of a GPU; None where there is none."""
 
 
 @contextmanager
@@ -257,11 +257,10 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             blob = ledger.artifact(entry.task_id, entry.id)
             return None if blob is None else LiveKernel(candidate=ledger.candidate(entry.id), artifact=blobs.get(blob))
 
-        def count(task: KernelTask, candidate: Candidate, artifact: bytes) -> WorkloadCounters | None:
+        def count(task: KernelTask, candidate: Candidate, artifact: bytes) -> WorkloadCounters | NotCounted | None:
             if bench is None or not bench.gpu.serves(task):
                 return None
-            counted = GpuProfiler(bench).count(task, candidate, artifact)
-            return counted if isinstance(counted, WorkloadCounters) else None
+            return GpuProfiler(bench).count(task, candidate, artifact)
 
         yield Workbench(
             ledger=ledger,
