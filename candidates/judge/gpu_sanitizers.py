@@ -20,8 +20,7 @@ import numpy as np
 
 from candidates.candidate import Candidate
 from candidates.gpu_fingerprint import gpu_slot
-from candidates.judge.endings import fault_of_ending
-from candidates.judge.gpu_sanitizer import (
+from candidates.judge.compute_sanitizer_log import (
     ENVIRONMENT,
     Clean,
     Flawed,
@@ -30,6 +29,7 @@ from candidates.judge.gpu_sanitizer import (
     read_sanitizer_log,
     sanitizer_command,
 )
+from candidates.judge.endings import fault_of_ending
 from candidates.judge.judge import GpuBench
 from candidates.judge.outputs import Fault, rejected
 from candidates.judge.plain_calls import lay_out_calls, make_arena, place_one_set
