@@ -36,13 +36,19 @@ _GRAPH_OF = {
 class DeviceProcess(KernelRunner, Protocol):
     """Calls kernels on a device, on copies of what its last `lay_out` or `copy_in` found in the arena."""
 
-    def run_timed(self, first: int, count: int, how: CallMode) -> Timed: ...
+    def run_timed(self, first: int, count: int, how: CallMode) -> Timed:
+        """`count` calls of the layout from `first` on, less those with WITHOUT_CALLS. Raises RunnerEnded, a baseline
+        BaselineFailed."""
+        ...
 
     def capture(self, first: int, count: int, how: CallMode) -> None:
         """Makes the calls once, so that `run_timed` replays them. Raises NoGraph, a baseline BaselineFailed."""
         ...
 
-    def copy_in(self) -> None: ...
+    def copy_in(self) -> None:
+        """What lies in the arena now, but for parameters, to where the layout's calls find it. Raises RunnerEnded, a
+        baseline BaselineFailed."""
+        ...
 
 
 class DeviceRunner:
@@ -98,6 +104,8 @@ class DeviceRunner:
 
 
 class GpuTrack:
+    """Of one GPU: kernels in Triton or CUDA, launched or in graphs, against PyTorch there."""
+
     baselines: tuple[Baseline, ...] = (Baseline.EAGER_OUT, Baseline.FUSED, Baseline.COMPILE, *_GRAPH_OF)
     sample_us = 1000.0
     """A reply takes tens of microseconds, which vary."""
@@ -155,7 +163,7 @@ class GpuTrack:
 def _side(
     process: DeviceProcess, at: Venue, *, is_graph: bool, dispatch_us: float = 0.0, is_trusted: bool = False
 ) -> Side:
-    how = (CallMode.COLD if at.is_cold else CallMode(0)) | (CallMode.GRAPH if is_graph else CallMode(0))
+    how = (CallMode.COLD if at.is_cold else CallMode.PLAIN) | (CallMode.GRAPH if is_graph else CallMode.PLAIN)
     return Side(
         runner=DeviceRunner(process, how),
         alone=DeviceRunner(process, how | CallMode.HELD),

@@ -20,8 +20,10 @@ NO_GRAPH = 2**64 - 1
 
 
 class CallMode(IntFlag):
-    """How calls are made; none of these: for their results, and under watch."""
+    """How calls are made."""
 
+    PLAIN = 0
+    """For their results, and under watch."""
     TIMED = 1
     """Without the watch over library calls, which takes time."""
     COLD = 2

@@ -37,7 +37,7 @@ class NotingGraph(FakeGraph):
         super().replay()
 
 
-@pytest.mark.parametrize("form", [CallMode(0), CallMode.GRAPH])
+@pytest.mark.parametrize("form", [CallMode.PLAIN, CallMode.GRAPH])
 def test_a_profiler_that_waits_sees_the_calls_alone(form: CallMode, monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = Noting()
 

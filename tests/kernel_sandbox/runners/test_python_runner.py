@@ -45,7 +45,7 @@ def lay_out(calls: int, has_guards: bool = True) -> tuple[Runner, FakeGpu, torch
 def test_results_are_in_the_arena_once_they_are_copied_back() -> None:
     runner, gpu, _, outputs = lay_out(2)
     assert gpu.free_memory_is_poisoned
-    runner.run(0, 2, CallMode(0))
+    runner.run(0, 2, CallMode.PLAIN)
     assert not outputs.any()
     runner.copy_back(0, 2)
     for index in range(2):
