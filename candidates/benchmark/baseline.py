@@ -47,7 +47,7 @@ ALLOCATOR_OF = {
     Baseline.COMPILE: Allocator.KEEPING,
 }
 ENDING_LIMIT_S, REPLY_LIMIT_S = 10.0, 600.0
-"""torch.compile may take minutes."""
+"""Of a process that is ending, until its status is known; of an answer, for which torch.compile may take minutes."""
 PROGRAM = (sys.executable, "-m", "candidates.benchmark.baseline_process")
 
 _CPU_CLOCK_OF_PROCESS = 2  # CPUCLOCK_SCHED, from linux/posix-timers.h: the clock id holds the inverted pid above it
@@ -207,6 +207,7 @@ class DeviceBaselineRunner(BaselineRunner):
     """In a process on a GPU: PyTorch on copies of the arena; a DeviceProcess of gpu_track.py."""
 
     def run_timed(self, first: int, count: int, how: CallMode) -> Timed:
+        """Raises BaselineFailed when the process is gone, as of a device that faulted."""
         return Timed(wall_ns=self._process.run(self._session, first, count, how), told_ns=None)
 
     def capture(self, first: int, count: int, how: CallMode) -> None:
@@ -214,6 +215,7 @@ class DeviceBaselineRunner(BaselineRunner):
         self._process.send(Command.CAPTURE, (self._session, first, count, int(how)))
 
     def copy_in(self) -> None:
+        """Raises BaselineFailed."""
         self._process.send(Command.COPY_IN, self._session)
 
 

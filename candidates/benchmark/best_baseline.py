@@ -77,7 +77,6 @@ def _fix_best_baseline(
 
 def _lay_out(contest: Contest, baseline: Baseline, sampler: Sampler, count: int) -> Side:
     side = contest.baseline(baseline)
-    side = side.called_alone() if count == 1 else side
     sampler.lay_out(side, count)
     return side
 
