@@ -19,7 +19,7 @@ from candidates.candidate import Candidate, LanguageName
 from candidates.ceilings import fingerprint_device
 from candidates.compiler_report import CompilerReporter
 from candidates.compiler_reports import CompilerReports
-from candidates.device import Gpu
+from candidates.device import DeviceFingerprint, Gpu
 from candidates.forge import Forge
 from candidates.gpu_counters import WorkloadCounters
 from candidates.gpu_profiler import GpuProfiler, NotCounted
@@ -340,7 +340,7 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     # Kernels for the GPU wait for its own queue, which is its lease.
                     without_gpu = replace(settings, gpu_uuid=None)
                     bench = stack.enter_context(open_workbench(without_gpu))
-                    services.append(_device_service(bench, settings, device.id))
+                    services.append(_device_service(bench, settings, device))
         yield services
 
 
@@ -362,13 +362,13 @@ def _gpu_service(bench: Workbench, settings: Settings) -> QueueService:
     )
 
 
-def _device_service(bench: Workbench, settings: Settings, device_id: str) -> QueueService:
+def _device_service(bench: Workbench, settings: Settings, device: DeviceFingerprint) -> QueueService:
     survey = SurveyActivities(bench.ledger, settings.home, settings.cache)
     search = _search_activities(bench)
-    live = LiveActivities(bench.ledger, bench.blobs, settings.home, fingerprint_device(), bench.judge, bench.benchmark)
-    ship = DeviceShipActivities(bench.ledger, bench.sandbox, settings.home, fingerprint_device())
+    live = LiveActivities(bench.ledger, bench.blobs, settings.home, device, bench.judge, bench.benchmark)
+    ship = DeviceShipActivities(bench.ledger, bench.sandbox, settings.home, device)
     return QueueService(
-        queue=queues.device_queue(device_id),
+        queue=queues.device_queue(device.id),
         activities=[
             survey.measure_device,
             survey.rank_hot_ops,

@@ -313,8 +313,7 @@ class _Runtime:
 
     def make_stream(self) -> int:
         stream = ctypes.c_void_p()
-        if status := self._library.cudaStreamCreate(ctypes.byref(stream)):
-            raise RuntimeError(f"CUDA error {status}: {self._library.cudaGetErrorString(status).decode()}")
+        self._require(self._library.cudaStreamCreate(ctypes.byref(stream)))
         return int(stream.value or 0)
 
     def destroy_stream(self, stream: int) -> None:
@@ -325,7 +324,10 @@ class _Runtime:
 
     def require_no_error(self) -> None:
         """A launch that could not be leaves its error here, and nowhere else."""
-        if status := self._library.cudaGetLastError():
+        self._require(self._library.cudaGetLastError())
+
+    def _require(self, status: int) -> None:
+        if status:
             raise RuntimeError(f"CUDA error {status}: {self._library.cudaGetErrorString(status).decode()}")
 
 
