@@ -276,6 +276,7 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("compiled")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waits", [0, 5, 14], ids=["where it is laid out", "where it is estimated", "in its rounds"])
 def test_compiled_code_that_faults_is_left_out_of_the_baselines(
     waits: int, compile_cache: Path, tmp_path: Path
