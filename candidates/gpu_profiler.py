@@ -5,24 +5,22 @@ ncu is told as counters that are missing. Counters are ncu's word on a process t
 them itself. Untested on a device: see docs/gpu.md.
 """
 
-import contextlib
 from dataclasses import dataclass
 
 import numpy as np
 
 from candidates.candidate import Candidate
 from candidates.gpu_counters import WorkloadCounters, counters_command, read_counters, why_no_counters
-from candidates.gpu_fingerprint import gpu_slot
 from candidates.inputs import Distribution, draw_inputs
 from candidates.judge.judge import GpuBench
-from candidates.judge.plain_calls import CALLS_AT_ONCE, lay_out_calls, make_arena, place_one_set
-from candidates.judge.python_runner import Watch, on_gpu, open_python_runner
+from candidates.judge.plain_calls import CALLS_AT_ONCE, END_LIMIT_S, open_plain_calls
+from candidates.judge.python_runner import Watch, on_gpu
 from candidates.judge.watcher import LOG_FILE, Program, Watcher, ncu
 from candidates.kernel_runner import RunnerEnded
 from candidates.task import KernelTask, Workload
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 
-LOAD_LIMIT_S, CALLS_LIMIT_S, END_LIMIT_S = 120.0, 120.0, 60.0
+LOAD_LIMIT_S, CALLS_LIMIT_S = 120.0, 120.0
 """A launch is replayed some ten times, with its memory saved and put back."""
 
 
@@ -48,31 +46,29 @@ class GpuProfiler:
         watch = Watch(watcher=watcher, has_guards=True, load_limit_s=LOAD_LIMIT_S, ending_grace_s=END_LIMIT_S)
         rng = np.random.default_rng()
         inputs = draw_inputs(task, workload, Distribution.NORMAL, rng)
+        opened = open_plain_calls(
+            self._bench,
+            task,
+            candidate,
+            artifact,
+            [workload],
+            rng,
+            mode=self._mode,
+            watch=watch,
+            call_limit_s=CALLS_LIMIT_S,
+        )
         why = ""
-        with gpu_slot(self._bench.gpu.uuid), make_arena(task, [workload]) as arena, contextlib.ExitStack() as stack:
-            parameters = place_one_set(task, arena, rng)
-            try:
-                runner = open_python_runner(
-                    self._bench.sandbox,
-                    task,
-                    candidate,
-                    artifact,
-                    arena,
-                    self._mode,
-                    call_limit_s=CALLS_LIMIT_S,
-                    watch=watch,
-                )
-                stack.callback(runner.close)
-                runner.prepare([tuple(parameters.places.values())])
-                calls = lay_out_calls(task, workload, inputs, parameters, arena)
-                runner.lay_out([workload.axes[axis] for axis in task.axes], calls)
+        try:
+            with opened as plain:
+                plain.prepare()
+                plain.lay_out(workload, inputs)
                 # What a first call compiles or sets up is not what one in service costs.
-                runner.run(0, CALLS_AT_ONCE - 1)
-                runner.run_timed(CALLS_AT_ONCE - 1, 1, Run.TIMED | Run.PROFILED)
-                runner.collect()
-                finished = runner.finish(END_LIMIT_S)
-            except RunnerEnded as ended:
-                finished, why = ended.finished, f"under {self._program.name} {ended}"
+                plain.runner.run(0, CALLS_AT_ONCE - 1)
+                plain.runner.run_timed(CALLS_AT_ONCE - 1, 1, CallMode.TIMED | CallMode.PROFILED)
+                plain.runner.collect()
+                finished = plain.runner.finish(END_LIMIT_S)
+        except RunnerEnded as ended:
+            finished, why = ended.finished, f"under {self._program.name} {ended}"
         if watcher.is_missing(finished):
             return NotCounted(why=f"no {self._program.name} in the sandbox: {self._program.advice}")
         report = watcher.report(finished)

@@ -16,22 +16,15 @@ _CASTS = re.compile(r"\.(float|half|bfloat16)\(\)")
 
 _MAKERS = frozenset(
     (
-        *(
-            "arange",
-            "empty",
-            "eye",
-            "full",
-            "linspace",
-            "logspace",
-            "ones",
-            "rand",
-            "randint",
-            "randn",
-            "scalar_tensor",
-        ),
+        *("arange", "as_tensor", "asarray", "empty", "empty_permuted", "empty_quantized", "empty_strided", "eye"),
+        *("full", "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm", "range", "scalar_tensor"),
         *("tensor", "tril_indices", "triu_indices", "zeros"),
+        *(f"{window}_window" for window in ("bartlett", "blackman", "hamming", "hann", "kaiser")),
+        *(f"sparse_{layout}_tensor" for layout in ("bsc", "bsr", "compressed", "coo", "csc", "csr")),
     )
 )
+"""Those of `torch` itself among torch.utils._device._device_constructors. `with torch.device(…)` knows them too, but
+looks at every op of a reference that is timed."""
 
 
 def load_reference(source: str, device: torch.device | None = None) -> Reference:

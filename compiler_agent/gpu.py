@@ -16,7 +16,7 @@ from compiler_agent.gpu_check.results import CeilingsAnswer, CeilingsJob, FactsA
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import Settings
 
-_TOOL_LIMIT_S = 30.0
+NVIDIA_SMI_LIMIT_S = 30.0
 _START_S = 60.0  # of a process: torch, and CUDA's context
 _CEILINGS_S = 60.0
 
@@ -29,7 +29,7 @@ def find_gpu(uuid: str) -> Gpu:
             capture_output=True,
             text=True,
             check=True,
-            timeout=_TOOL_LIMIT_S,
+            timeout=NVIDIA_SMI_LIMIT_S,
         ).stdout
     except (OSError, subprocess.SubprocessError) as error:
         raise UserFault(f"nvidia-smi does not list the GPUs ({error}), so {uuid} cannot be used") from error
@@ -70,7 +70,10 @@ def known_gpu_ceilings(ledger: Ledger, uuid: str, threads: int) -> DeviceCeiling
     device = identify_gpu(uuid)
     known = ledger.ceilings(device.id, threads)
     if known is None:
-        known = _measure(uuid).of_device(device, threads=threads, dispatch_us=measure_dispatch_us(fingerprint_device()))
+        with building_slot(), gpu_slot(uuid):
+            measured = _read_ceilings(uuid)
+        dispatch_us = measure_dispatch_us(fingerprint_device())
+        known = measured.of_device(device, threads=threads, dispatch_us=dispatch_us)
         ledger.put_device(device)
         ledger.put_ceilings(known)
     return known
@@ -80,11 +83,6 @@ def measure_gpu_ceilings_again(uuid: str, known: DeviceCeilings) -> DeviceCeilin
     """Within a measurement on this GPU: for a time that looks too good to be true."""
     seen = _read_ceilings(uuid).of_device(identify_gpu(uuid), threads=known.threads, dispatch_us=known.dispatch_us)
     return raise_ceilings(known, seen)
-
-
-def _measure(uuid: str) -> GpuCeilings:
-    with building_slot(), gpu_slot(uuid):
-        return _read_ceilings(uuid)
 
 
 def _read_ceilings(uuid: str) -> GpuCeilings:

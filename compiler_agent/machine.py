@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from candidates.builder import CompilerUnavailable
+from candidates.judge.judge import GpuBench
 from candidates.judge.sanitizers import check_sanitizers
 from candidates.judge.watcher import compute_sanitizer, has_program, ncu
 from candidates.languages.cuda_toolkit import find_toolkit
-from compiler_agent.gpu import find_gpu
+from compiler_agent.gpu import NVIDIA_SMI_LIMIT_S
 from compiler_agent.models.endpoints import Endpoint, find_endpoint, read_endpoints, read_key
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import answers, temporal_binary
-from compiler_agent.wiring import make_gpu_bench, make_sandbox
+from compiler_agent.wiring import find_gpu_bench, make_sandbox
 from kernel_sandbox.docker_engine import connect_engine
 from kernel_sandbox.docker_image import ImageName, recorded_image
 from kernel_sandbox.sandbox import SandboxError
 
-_TOOL_LIMIT_S = 30.0
 FREE_BYTES_NEEDED = 2 << 30
 """A run unpacks the default model (0.5 GB) and keeps compile caches, logs and builds."""
 
@@ -35,14 +35,18 @@ class Finding:
 
 
 def examine_machine(settings: Settings) -> tuple[Finding, ...]:
+    try:
+        bench: GpuBench | UserFault | SandboxError | None = find_gpu_bench(settings)
+    except (UserFault, SandboxError) as problem:
+        bench = problem
     return (
         _examine_compiler(),
         _examine_sandbox(settings),
         _examine_sanitizers(settings),
         _examine_temporal(settings),
         _examine_disk(settings),
-        _examine_gpu(settings),
-        *_examine_watchers(settings),
+        _examine_gpu(bench),
+        *(_examine_watchers(bench) if isinstance(bench, GpuBench) else ()),
         _examine_cuda_compiler(),
         _examine_docker(settings),
         *_examine_models(settings),
@@ -140,11 +144,13 @@ def _examine_disk(settings: Settings) -> Finding:
     )
 
 
-def _examine_gpu(settings: Settings) -> Finding:
-    if settings.gpu_uuid is not None:
-        try:
-            gpu = make_gpu_bench(settings, find_gpu(settings.gpu_uuid)).gpu
-        except (UserFault, SandboxError) as problem:
+def _examine_gpu(bench: GpuBench | UserFault | SandboxError | None) -> Finding:
+    """That of the settings: its bench, why it has none, or None where no GPU was named."""
+    match bench:
+        case GpuBench(gpu=gpu):
+            detail = f"{gpu.uuid} ({gpu.architecture}) judges kernels"
+            return Finding(name="GPU", is_there=True, is_needed=True, detail=detail)
+        case UserFault() | SandboxError() as problem:
             return Finding(
                 name="GPU",
                 is_there=False,
@@ -152,17 +158,22 @@ def _examine_gpu(settings: Settings) -> Finding:
                 detail=str(problem),
                 fix="do what the message says, or unset COMPILER_AGENT_GPU",
             )
-        detail = f"{gpu.uuid} ({gpu.architecture}) judges kernels"
-        return Finding(name="GPU", is_there=True, is_needed=True, detail=detail)
+        case None:
+            return _examine_any_gpu()
+
+
+def _examine_any_gpu() -> Finding:
     path = shutil.which("nvidia-smi")
     if path is None:
         detail = "no nvidia-smi on PATH: GPU kernels are compiled, none is run"
     else:
         try:
-            listed = subprocess.run([path, "-L"], capture_output=True, text=True, check=False, timeout=_TOOL_LIMIT_S)
+            listed = subprocess.run(
+                [path, "-L"], capture_output=True, text=True, check=False, timeout=NVIDIA_SMI_LIMIT_S
+            )
             detail = "; ".join(listed.stdout.split("\n")[:8]).strip("; ") or listed.stderr.strip()
         except subprocess.TimeoutExpired:
-            detail = f"nvidia-smi does not answer within {_TOOL_LIMIT_S:g} s"
+            detail = f"nvidia-smi does not answer within {NVIDIA_SMI_LIMIT_S:g} s"
     return Finding(
         name="GPU",
         is_there=path is not None and "UUID" in detail,
@@ -172,18 +183,15 @@ def _examine_gpu(settings: Settings) -> Finding:
     )
 
 
-def _examine_watchers(settings: Settings) -> Iterator[Finding]:
-    """Of a GPU that was named."""
-    if settings.gpu_uuid is None:
-        return
-    try:
-        sandbox = make_gpu_bench(settings, find_gpu(settings.gpu_uuid)).sandbox
-        for program in (compute_sanitizer(), ncu()):
-            is_there = has_program(sandbox, program)
+def _examine_watchers(bench: GpuBench) -> Iterator[Finding]:
+    for program in (compute_sanitizer(), ncu()):
+        fix = program.advice
+        try:
+            is_there = has_program(bench.sandbox, program)
             detail = "the sandbox shows it" if is_there else "the sandbox shows none"
-            yield Finding(name=program.name, is_there=is_there, is_needed=False, detail=detail, fix=program.advice)
-    except (UserFault, SandboxError):
-        return  # which the finding on the GPU says
+        except SandboxError as error:
+            is_there, detail, fix = False, str(error), "do what the message says"
+        yield Finding(name=program.name, is_there=is_there, is_needed=False, detail=detail, fix=fix)
 
 
 def _examine_cuda_compiler() -> Finding:

@@ -19,10 +19,10 @@ from candidates.candidate import Candidate, LanguageName
 from candidates.ceilings import fingerprint_device
 from candidates.compiler_report import CompilerReporter
 from candidates.compiler_reports import CompilerReports
-from candidates.device import Gpu
+from candidates.device import DeviceFingerprint, Gpu
 from candidates.forge import Forge
 from candidates.gpu_counters import WorkloadCounters
-from candidates.gpu_profiler import GpuProfiler
+from candidates.gpu_profiler import GpuProfiler, NotCounted
 from candidates.judge.gpu_sanitizers import GpuSanitizers
 from candidates.judge.judge import GpuBench, Judge
 from candidates.judge.sanitizers import Sanitizers
@@ -222,8 +222,8 @@ class Workbench:
     """None: nothing here times kernels for the task's device."""
     live: Callable[[KernelTask], LiveKernel | None]
     """What the live build has for it, if it is for this hardware."""
-    count: Callable[[KernelTask, Candidate, bytes], WorkloadCounters | None]
-    """Counters of a GPU; None where there is none, or ncu may not read them."""
+    count: Callable[[KernelTask, Candidate, bytes], WorkloadCounters | NotCounted | None]
+    """Counters of a GPU; None where there is none."""
 
 
 @contextmanager
@@ -257,11 +257,10 @@ def open_workbench(settings: Settings) -> Iterator[Workbench]:
             blob = ledger.artifact(entry.task_id, entry.id)
             return None if blob is None else LiveKernel(candidate=ledger.candidate(entry.id), artifact=blobs.get(blob))
 
-        def count(task: KernelTask, candidate: Candidate, artifact: bytes) -> WorkloadCounters | None:
+        def count(task: KernelTask, candidate: Candidate, artifact: bytes) -> WorkloadCounters | NotCounted | None:
             if bench is None or not bench.gpu.serves(task):
                 return None
-            counted = GpuProfiler(bench).count(task, candidate, artifact)
-            return counted if isinstance(counted, WorkloadCounters) else None
+            return GpuProfiler(bench).count(task, candidate, artifact)
 
         yield Workbench(
             ledger=ledger,
@@ -341,7 +340,7 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     # Kernels for the GPU wait for its own queue, which is its lease.
                     without_gpu = replace(settings, gpu_uuid=None)
                     bench = stack.enter_context(open_workbench(without_gpu))
-                    services.append(_device_service(bench, settings, device.id))
+                    services.append(_device_service(bench, settings, device))
         yield services
 
 
@@ -363,13 +362,13 @@ def _gpu_service(bench: Workbench, settings: Settings) -> QueueService:
     )
 
 
-def _device_service(bench: Workbench, settings: Settings, device_id: str) -> QueueService:
+def _device_service(bench: Workbench, settings: Settings, device: DeviceFingerprint) -> QueueService:
     survey = SurveyActivities(bench.ledger, settings.home, settings.cache)
     search = _search_activities(bench)
-    live = LiveActivities(bench.ledger, bench.blobs, settings.home, fingerprint_device(), bench.judge, bench.benchmark)
-    ship = DeviceShipActivities(bench.ledger, bench.sandbox, settings.home, fingerprint_device())
+    live = LiveActivities(bench.ledger, bench.blobs, settings.home, device, bench.judge, bench.benchmark)
+    ship = DeviceShipActivities(bench.ledger, bench.sandbox, settings.home, device)
     return QueueService(
-        queue=queues.device_queue(device_id),
+        queue=queues.device_queue(device.id),
         activities=[
             survey.measure_device,
             survey.rank_hot_ops,

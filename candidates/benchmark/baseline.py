@@ -1,6 +1,5 @@
 """The baselines of a race: trusted PyTorch processes, kept alive through a run, that stand in for a kernel's runner."""
 
-import contextlib
 import itertools
 import os
 import select
@@ -28,7 +27,7 @@ from candidates.kernel_runner import Call, Prepared
 from candidates.measurement import Baseline
 from candidates.task import KernelTask
 from kernel_sandbox.arena import Arena, Place
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 
 
 class BaselineFailed(Exception):
@@ -48,7 +47,7 @@ ALLOCATOR_OF = {
     Baseline.COMPILE: Allocator.KEEPING,
 }
 ENDING_LIMIT_S, REPLY_LIMIT_S = 10.0, 600.0
-"""torch.compile may take minutes."""
+"""Of a process that is ending, until its status is known; of an answer, for which torch.compile may take minutes."""
 PROGRAM = (sys.executable, "-m", "candidates.benchmark.baseline_process")
 
 _CPU_CLOCK_OF_PROCESS = 2  # CPUCLOCK_SCHED, from linux/posix-timers.h: the clock id holds the inverted pid above it
@@ -88,6 +87,7 @@ class BaselineProcess:
 
     def send(self, command: Command, content: object) -> None:
         """Raises BaselineFailed with PyTorch's message, or when the process is gone."""
+        self._require_running()
         try:
             os.write(self._requests, bytes([command]))
             body = memoryview(pickled(content))
@@ -101,6 +101,8 @@ class BaselineProcess:
             raise self._ended() from error
 
     def run(self, session: int, first: int, count: int, how: int = 0) -> int:
+        """ns from request to reply. Raises BaselineFailed when the process is gone."""
+        self._require_running()
         message = bytes([Command.RUN]) + RUN_PAYLOAD.pack(session, first, count, how)
         try:
             began_ns = time.perf_counter_ns()
@@ -116,12 +118,14 @@ class BaselineProcess:
         return elapsed_ns
 
     def cpu_time_ns(self) -> int:
+        """Raises BaselineFailed when the process is gone."""
+        self._require_running()
         return time.clock_gettime_ns(~self._process.pid << 3 | _CPU_CLOCK_OF_PROCESS)
 
     def close(self) -> None:
-        with contextlib.suppress(OSError):
-            os.close(self._requests)
-            os.close(self._replies)
+        """Once, and also of a process that has ended; what uses it afterwards raises BaselineFailed."""
+        os.close(self._requests)
+        os.close(self._replies)
         self._process.kill()
         self._process.wait()
 
@@ -129,13 +133,19 @@ class BaselineProcess:
     def has_ended(self) -> bool:
         return self._process.returncode is not None
 
+    def _require_running(self) -> None:
+        # The descriptors of a process that was closed may be another's by now.
+        if self.has_ended:
+            raise self._ended()
+
     def _ended(self, what: str = "ended") -> BaselineFailed:
-        """The process is gone when this returns; so are all of its sessions."""
+        """The process is gone when this returns; so are all of its sessions. Its pipes are for `close` to close."""
         try:
             code = self._process.wait(timeout=ENDING_LIMIT_S)
         except subprocess.TimeoutExpired:
             code = None
-        self.close()
+        self._process.kill()
+        self._process.wait()
         return BaselineFailed(f"a PyTorch process {what} ({code}); its messages are on standard error")
 
     def _hung(self) -> BaselineFailed:
@@ -196,14 +206,16 @@ class BaselineRunner:
 class DeviceBaselineRunner(BaselineRunner):
     """In a process on a GPU: PyTorch on copies of the arena; a DeviceProcess of gpu_track.py."""
 
-    def run_timed(self, first: int, count: int, how: Run) -> Timed:
+    def run_timed(self, first: int, count: int, how: CallMode) -> Timed:
+        """Raises BaselineFailed when the process is gone, as of a device that faulted."""
         return Timed(wall_ns=self._process.run(self._session, first, count, how), told_ns=None)
 
-    def capture(self, first: int, count: int, how: Run) -> None:
+    def capture(self, first: int, count: int, how: CallMode) -> None:
         """Raises BaselineFailed where no graph can hold it."""
         self._process.send(Command.CAPTURE, (self._session, first, count, int(how)))
 
     def copy_in(self) -> None:
+        """Raises BaselineFailed."""
         self._process.send(Command.COPY_IN, self._session)
 
 
@@ -228,7 +240,7 @@ class BaselinePool:
         is_compiled = baseline is Baseline.COMPILE
         key = _ProcessKey(ALLOCATOR_OF[baseline], threads, is_compiled and self._gpu is not None)
         if key in self._processes and self._processes[key].has_ended:
-            del self._processes[key]
+            self._processes.pop(key).close()
         if key not in self._processes:
             self._processes[key] = BaselineProcess(
                 key.allocator, threads, self._compile_cache, self._program, self._gpu

@@ -29,8 +29,9 @@ from candidates.benchmark.baseline_protocol import (
 from candidates.reference import load_reference
 from candidates.task import InputRole, InputSpec, KernelTask
 from kernel_sandbox.arena import Place, Segment
+from kernel_sandbox.runners.device_calls import CallMode, DeviceCalls
 from kernel_sandbox.runners.device_slots import DeviceSlot
-from kernel_sandbox.runners.gpu_device import Device, DeviceCalls, DeviceFault, Run, exit_after, open_device
+from kernel_sandbox.runners.gpu_device import Device, DeviceFault, exit_after, open_device
 
 TASKS_KEPT = 4
 """Compiled references that stay loaded; torch.compile holds some 10 MB for each."""
@@ -58,12 +59,12 @@ class Session:
             self._kernel(*arguments)
         gc.collect()
 
-    def run(self, first: int, count: int, how: Run) -> None:
+    def run(self, first: int, count: int, how: CallMode) -> None:
         kernel = self._kernel
         for arguments in self._calls[first : first + count]:
             kernel(*arguments)
 
-    def capture(self, first: int, count: int, how: Run) -> None:
+    def capture(self, first: int, count: int, how: CallMode) -> None:
         """There are no graphs on a CPU."""
 
     def copy_in(self) -> None:
@@ -95,15 +96,17 @@ class DeviceSession(Session):
         self._slots: dict[Place, DeviceSlot] = {}
 
     def lay_out(self, layout: Layout) -> None:
+        """Raises DeviceFault."""
+        self._device_calls = DeviceCalls(self._device, self._call)
         self._slots.clear()
         super().lay_out(layout)
-        self._device_calls = DeviceCalls(self._device, self._call)
+        self._device.synchronise()  # code that faults is known here, where its baseline can be left out
 
-    def run(self, first: int, count: int, how: Run) -> None:
+    def run(self, first: int, count: int, how: CallMode) -> None:
         """Raises DeviceFault."""
         self._device_calls.run(first, count, how, self._call)
 
-    def capture(self, first: int, count: int, how: Run) -> None:
+    def capture(self, first: int, count: int, how: CallMode) -> None:
         """Raises CaptureFailed, DeviceFault."""
         self._device_calls.capture(first, count, how, self._call)
 
@@ -138,7 +141,7 @@ class Server:
                 return
             if command is Command.RUN:
                 session, first, count, how = RUN_PAYLOAD.unpack(read_exactly(requests, RUN_PAYLOAD.size))
-                self._sessions[session].run(first, count, Run(how))
+                self._sessions[session].run(first, count, CallMode(how))
                 os.write(replies, DONE)
                 continue
             content = read_pickled(requests)
@@ -170,7 +173,7 @@ class Server:
             case Command.CLOSE, int() as session:
                 del self._sessions[session]
             case Command.CAPTURE, (int() as session, int() as first, int() as count, int() as how):
-                self._sessions[session].capture(first, count, Run(how))
+                self._sessions[session].capture(first, count, CallMode(how))
             case Command.COPY_IN, int() as session:
                 self._sessions[session].copy_in()
             case Command.PIN, int() | None as core:

@@ -20,7 +20,7 @@ DONE, FAILED = b"\x01", b"\x02"
 
 class Command(IntEnum):
     RUN = 1
-    """Payload: RUN_PAYLOAD (session, first, count, flags of Run on a GPU). The only command that is timed."""
+    """Payload: RUN_PAYLOAD (session, first, count, flags of CallMode on a GPU). The only command that is timed."""
     OPEN = 2
     """Payload: pickled `Opening`."""
     LAY_OUT = 3
@@ -30,7 +30,7 @@ class Command(IntEnum):
     PIN = 5
     """Payload: pickled core number, or None for all cores."""
     CAPTURE = 6
-    """On a GPU. Payload: pickled (session, first, count, flags of Run)."""
+    """On a GPU. Payload: pickled (session, first, count, flags of CallMode)."""
     COPY_IN = 7
     """On a GPU. Payload: pickled number of the session."""
 

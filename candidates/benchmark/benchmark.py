@@ -296,13 +296,12 @@ def _over_processes(seen: tuple[WorkloadMeasurement, ...]) -> WorkloadMeasuremen
     speedups = [one.speedup_over_best for one in seen]
     interval = Interval(min(speedups), max(speedups))
     decision = decide_confirmation(speedups)
+    told_us = [one.device_us for one in seen if one.device_us is not None]
     return seen[0].model_copy(
         update={
             "candidate_us": median([one.candidate_us for one in seen]),
             "kernel_only_us": median([one.kernel_only_us for one in seen]),
-            "device_us": median(told)
-            if (told := [one.device_us for one in seen if one.device_us is not None])
-            else None,
+            "device_us": median(told_us) if told_us else None,
             "is_graph": 2 * sum(one.is_graph for one in seen) > len(seen),
             "share_of_floor": median([one.share_of_floor for one in seen]),
             "speedup_over_best": median(speedups),

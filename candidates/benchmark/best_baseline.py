@@ -1,7 +1,9 @@
 """Fixing the best baseline of each workload, once and before any race, so that no candidate picks its opponent."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -44,21 +46,28 @@ def fix_best_baselines(
 def _fix_best_baseline(
     contest: Contest, workload: Workload, baselines: Sequence[Baseline], rng: np.random.Generator
 ) -> BestBaseline:
-    """Rounds in which every baseline takes one sample, in random order."""
+    """Rounds in which every baseline takes one sample, in random order. Raises BaselineFailed for plain eager."""
+    estimates_us: dict[Baseline, float] = {}
     with contest.sampler(workload, 1) as sampler:
-        sides = _lay_out(contest, baselines, sampler, 1)
-        estimates_us = [sampler.estimate_us(side) for side in sides.values()]
-    count = contest.choose_count(workload, max(estimates_us), min(estimates_us))
+        for baseline in baselines:
+            with _left_out_of(estimates_us, baseline):
+                estimates_us[baseline] = sampler.estimate_us(_lay_out(contest, baseline, sampler, 1))
+    count = contest.choose_count(workload, max(estimates_us.values()), min(estimates_us.values()))
+    samples: dict[Baseline, list[Sample]] = {}
     with contest.sampler(workload, count) as sampler:
-        sides = _lay_out(contest, list(sides), sampler, count)
-        samples: dict[Baseline, list[Sample]] = {baseline: [] for baseline in sides}
+        sides: dict[Baseline, Side] = {}
+        for baseline in estimates_us:
+            with _left_out_of(samples, baseline):
+                sides[baseline] = _lay_out(contest, baseline, sampler, count)
+                samples[baseline] = []
         deadline_s = time.monotonic() + _ROUNDS_S * len(sides)
         for turn in range(_ROUNDS):
             if turn >= _FEWEST_ROUNDS and time.monotonic() > deadline_s:
                 break
-            for index in rng.permutation(len(sides)):
-                baseline = list(sides)[index]
-                samples[baseline].append(sampler.sample(sides[baseline], count))
+            left = list(samples)
+            for index in rng.permutation(len(left)):
+                with _left_out_of(samples, left[index]):
+                    samples[left[index]].append(sampler.sample(sides[left[index]], count))
     times_us = {}
     for baseline, taken in samples.items():
         undisturbed = [sample for sample in taken if not sample.was_preempted] or taken
@@ -66,16 +75,18 @@ def _fix_best_baseline(
     return BestBaseline(best=min(times_us, key=lambda baseline: times_us[baseline]), times_us=times_us)
 
 
-def _lay_out(contest: Contest, baselines: Sequence[Baseline], sampler: Sampler, count: int) -> dict[Baseline, Side]:
-    """Without those that PyTorch cannot fuse, compile or hold in a graph. Raises BaselineFailed for plain eager."""
-    sides: dict[Baseline, Side] = {}
-    for baseline in baselines:
-        try:
-            side = contest.baseline(baseline)
-            side = side.called_alone() if count == 1 else side
-            sampler.lay_out(side, count)
-            sides[baseline] = side
-        except BaselineFailed:
-            if baseline in _ALWAYS_THERE:
-                raise
-    return sides
+def _lay_out(contest: Contest, baseline: Baseline, sampler: Sampler, count: int) -> Side:
+    side = contest.baseline(baseline)
+    sampler.lay_out(side, count)
+    return side
+
+
+@contextmanager
+def _left_out_of(results: dict[Baseline, Any], baseline: Baseline) -> Iterator[None]:
+    """Where PyTorch cannot fuse, compile, run or hold it in a graph. Raises BaselineFailed for plain eager."""
+    try:
+        yield
+    except BaselineFailed:
+        if baseline in _ALWAYS_THERE:
+            raise
+        results.pop(baseline, None)

@@ -69,7 +69,7 @@ class Contest:
         return self._baselines[baseline]
 
     def enter_handshake(self) -> Side:
-        """A runner without a kernel, frozen. The contest closes it."""
+        """A runner without a kernel, frozen. The contest closes it. Raises SandboxError."""
         side = self._track.open_handshake(self._venue)
         self._open.callback(side.runner.close)
         side.runner.freeze()
@@ -78,7 +78,10 @@ class Contest:
     def enter(
         self, candidate: Candidate, artifact: bytes, *, is_judged: bool, dispatch_us: float
     ) -> tuple[tuple[Side, ...], Prepared]:
-        """The forms of a kernel in one process, prepared with all parameter sets and frozen. The contest closes it."""
+        """The forms of a kernel in one process, prepared with all parameter sets and frozen. The contest closes it.
+
+        Raises RunnerEnded for a kernel that cannot be loaded or prepared, without `is_judged` SandboxError instead.
+        """
         forms = self._track.open_kernel(candidate, artifact, self._venue, is_judged=is_judged, dispatch_us=dispatch_us)
         runner = forms[0].runner
         self._open.callback(runner.close)

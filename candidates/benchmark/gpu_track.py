@@ -21,7 +21,7 @@ from candidates.kernel_runner import Call, KernelRunner, Prepared
 from candidates.measurement import Baseline
 from candidates.task import KernelTask
 from kernel_sandbox.arena import Place
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 from kernel_sandbox.sandbox import Sandbox
 
 CALL_LIMIT_S = 60.0
@@ -36,21 +36,27 @@ _GRAPH_OF = {
 class DeviceProcess(KernelRunner, Protocol):
     """Calls kernels on a device, on copies of what its last `lay_out` or `copy_in` found in the arena."""
 
-    def run_timed(self, first: int, count: int, how: Run) -> Timed: ...
+    def run_timed(self, first: int, count: int, how: CallMode) -> Timed:
+        """`count` calls of the layout from `first` on, less those with WITHOUT_CALLS. Raises RunnerEnded, a baseline
+        BaselineFailed."""
+        ...
 
-    def capture(self, first: int, count: int, how: Run) -> None:
+    def capture(self, first: int, count: int, how: CallMode) -> None:
         """Makes the calls once, so that `run_timed` replays them. Raises NoGraph, a baseline BaselineFailed."""
         ...
 
-    def copy_in(self) -> None: ...
+    def copy_in(self) -> None:
+        """What lies in the arena now, but for parameters, to where the layout's calls find it. Raises RunnerEnded, a
+        baseline BaselineFailed."""
+        ...
 
 
 class DeviceRunner:
     """A KernelRunner: one way of calling what a process holds. Ways of one process share its layout."""
 
-    def __init__(self, process: DeviceProcess, how: Run) -> None:
+    def __init__(self, process: DeviceProcess, how: CallMode) -> None:
         self._process = process
-        self._how = how | Run.TIMED
+        self._how = how | CallMode.TIMED
         self._told_ns: int | None = None
 
     def prepare(self, parameter_sets: Sequence[tuple[Place, ...]]) -> Prepared:
@@ -62,7 +68,7 @@ class DeviceRunner:
     def rehearse(self, first: int, count: int) -> None:
         """On what lies in the arena now: a batch that is timed has fresh content. Raises NoGraph for a kernel that no
         graph can hold, BaselineFailed for such a baseline."""
-        if self._how & Run.GRAPH:
+        if self._how & CallMode.GRAPH:
             self._process.capture(first, count, self._how)
 
     def run(self, first: int, count: int) -> int:
@@ -71,7 +77,7 @@ class DeviceRunner:
         return timed.wall_ns
 
     def run_null(self, count: int) -> int:
-        return self._process.run_timed(0, count, self._how | Run.WITHOUT_CALLS).wall_ns
+        return self._process.run_timed(0, count, self._how | CallMode.WITHOUT_CALLS).wall_ns
 
     def device_ns(self) -> int | None:
         return self._told_ns
@@ -98,6 +104,8 @@ class DeviceRunner:
 
 
 class GpuTrack:
+    """Of one GPU: kernels in Triton or CUDA, launched or in graphs, against PyTorch there."""
+
     baselines: tuple[Baseline, ...] = (Baseline.EAGER_OUT, Baseline.FUSED, Baseline.COMPILE, *_GRAPH_OF)
     sample_us = 1000.0
     """A reply takes tens of microseconds, which vary."""
@@ -155,10 +163,10 @@ class GpuTrack:
 def _side(
     process: DeviceProcess, at: Venue, *, is_graph: bool, dispatch_us: float = 0.0, is_trusted: bool = False
 ) -> Side:
-    how = (Run.COLD if at.is_cold else Run(0)) | (Run.GRAPH if is_graph else Run(0))
+    how = (CallMode.COLD if at.is_cold else CallMode.PLAIN) | (CallMode.GRAPH if is_graph else CallMode.PLAIN)
     return Side(
         runner=DeviceRunner(process, how),
-        alone=DeviceRunner(process, how | Run.HELD),
+        alone=DeviceRunner(process, how | CallMode.HELD),
         dispatch_us=dispatch_us,
         is_trusted=is_trusted,
         is_graph=is_graph,

@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -60,8 +60,9 @@ class Side:
     """The same where one call is timed and a launch must not count; None: `runner` does."""
     is_graph: bool = False
 
-    def called_alone(self) -> "Side":
-        return self if self.alone is None else replace(self, runner=self.alone)
+    def runner_for(self, count: int) -> KernelRunner:
+        """Of samples of `count` calls."""
+        return self.runner if count > 1 or self.alone is None else self.alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,16 +119,17 @@ class Sampler:
 
     def lay_out(self, side: Side, count: int) -> None:
         """For samples of `count` calls."""
-        side.runner.thaw()
+        runner = side.runner_for(count)
+        runner.thaw()
         axes = self.slots.workload.axes
-        side.runner.lay_out([axes[axis] for axis in self.slots.task.axes], self.slots.calls)
+        runner.lay_out([axes[axis] for axis in self.slots.task.axes], self.slots.calls)
         for first, calls in ((self.largest_count, self._warm_ups), (0, count)):
-            side.runner.rehearse(first, calls)
-        side.runner.freeze()
+            runner.rehearse(first, calls)
+        runner.freeze()
 
     def sample(self, side: Side, count: int) -> Sample:
         """`count` calls in one batch; the side is frozen again when this returns."""
-        runner = side.runner
+        runner = side.runner_for(count)
         runner.thaw()
         if self._flush:
             self._flush.flush()
@@ -149,10 +151,11 @@ class Sampler:
 
     def sample_null(self, side: Side, count: int) -> int:
         """ns of the handshake of a batch as `sample` takes it, of a side without a kernel."""
-        side.runner.thaw()
-        side.runner.run_null(0)
-        null_ns, _ = self._run_null(side.runner, count)
-        side.runner.freeze()
+        runner = side.runner_for(count)
+        runner.thaw()
+        runner.run_null(0)
+        null_ns, _ = self._run_null(runner, count)
+        runner.freeze()
         return null_ns
 
     def _run_null(self, runner: KernelRunner, count: int) -> tuple[int, bool]:
@@ -227,9 +230,6 @@ class Pairing:
         """`audit` looks at what each of the candidate's samples left, `handshake` has no kernel: see call_times_us."""
         self.baseline = baseline
         self.candidate = candidate
-        if count == 1:
-            self.baseline, self.candidate = baseline.called_alone(), candidate.called_alone()
-            handshake = handshake and handshake.called_alone()
         self.count = count
         self._samples: dict[bool, list[Sample]] = {True: [], False: []}  # by whether it is the candidate
         self._preempted = {True: 0, False: 0}

@@ -66,11 +66,13 @@ class Track(Protocol):
         ...
 
     def open_handshake(self, at: Venue) -> Side:
-        """A runner without a kernel."""
+        """A runner without a kernel. Raises SandboxError."""
         ...
 
 
 class CpuTrack:
+    """Of this machine's CPU: kernels in C++ against PyTorch, on the arena itself; one core for one thread."""
+
     baselines: tuple[Baseline, ...] = (Baseline.EAGER, Baseline.EAGER_OUT, Baseline.FUSED, Baseline.COMPILE)
     sample_us = 100.0
     slots_bytes = 16 << 20

@@ -1,3 +1,4 @@
 """The judge: `cpp_runner` and `python_runner` call a kernel in its sandbox, the rest decides whether what it left is
-right. `sanitizers` and, for a GPU, `gpu_sanitizers` under a `watcher` look at how it runs, on `plain_calls`.
+right. `sanitizers_by_language` look at how it runs: `sanitizers` those in C++, `gpu_sanitizers` those for a GPU, on
+`plain_calls` under a `watcher`.
 """

@@ -10,7 +10,6 @@ The values that it leaves are not looked at. Whatever goes wrong counts against 
 it comes to a clean end; else the tool does not work here. Untested on a device: see docs/gpu.md.
 """
 
-import contextlib
 import secrets
 import time
 from collections.abc import Sequence
@@ -19,9 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from candidates.candidate import Candidate
-from candidates.gpu_fingerprint import gpu_slot
-from candidates.judge.endings import fault_of_ending
-from candidates.judge.gpu_sanitizer import (
+from candidates.judge.compute_sanitizer_log import (
     ENVIRONMENT,
     Clean,
     Flawed,
@@ -30,30 +27,30 @@ from candidates.judge.gpu_sanitizer import (
     read_sanitizer_log,
     sanitizer_command,
 )
+from candidates.judge.endings import fault_of_ending
 from candidates.judge.judge import GpuBench
 from candidates.judge.outputs import Fault, rejected
-from candidates.judge.plain_calls import lay_out_calls, make_arena, place_one_set
-from candidates.judge.python_runner import Watch, on_gpu, open_python_runner
+from candidates.judge.plain_calls import CALLS_AT_ONCE, END_LIMIT_S, open_plain_calls
+from candidates.judge.python_runner import Watch, on_gpu
 from candidates.judge.reduced_shapes import Inputs, reduced_calls
 from candidates.judge.sanitizers import Sanitized, SanitizersUnavailable
 from candidates.judge.watcher import LOG_FILE, Program, Watcher, compute_sanitizer
 from candidates.kernel_runner import RunnerEnded
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Evidence, Reason, Rejected
-from kernel_sandbox.arena import Segment
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 from kernel_sandbox.sandbox import Ending, Finished, SandboxError
 
 TOOLS = (Tool.MEMCHECK, Tool.RACECHECK, Tool.SYNCCHECK)
-LOAD_LIMIT_S, CALLS_LIMIT_S, END_LIMIT_S = 180.0, 120.0, 60.0
-"""Of one process, of the calls on one shape, of the tool's own end: watched code is tens of times slower."""
+LOAD_LIMIT_S, CALLS_LIMIT_S = 180.0, 120.0
+"""Of one process, of the calls on one shape: watched code is tens of times slower."""
 TOOL_S = 120.0
 """No shape is begun later, the smallest ones being first; those that were not are not said to be clean."""
 _SHOWN_CHARACTERS = 4000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Run:
+class _Watched:
     finished: Finished
     report: str
     """The tool's."""
@@ -116,53 +113,45 @@ class GpuSanitizers:
         artifact: bytes,
         calls: Sequence[tuple[Workload, Inputs]],
         seed: int,
-    ) -> _Run:
+    ) -> _Watched:
         """Without a candidate: all but the calls, and SandboxError for whatever goes wrong."""
         options = sanitizer_command(tool, LOG_FILE, ())[1:]
         watcher = Watcher(program=self._program, options=options, environment=ENVIRONMENT)
         watch = Watch(watcher=watcher, has_guards=False, load_limit_s=LOAD_LIMIT_S, ending_grace_s=END_LIMIT_S)
+        opened = open_plain_calls(
+            self._bench,
+            task,
+            candidate,
+            artifact,
+            [workload for workload, _ in calls],
+            np.random.default_rng(seed),
+            mode=self._mode,
+            watch=watch,
+            call_limit_s=CALLS_LIMIT_S,
+        )
+        # Cold, so that the tool has a kernel to watch where there is none of a candidate's.
+        how = CallMode.PLAIN if candidate is not None else CallMode.WITHOUT_CALLS | CallMode.COLD
         phase, at, fault = Reason.LOAD_FAILED, None, None
         done: list[Workload] = []
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(gpu_slot(self._bench.gpu.uuid))
-            arena = stack.enter_context(make_arena(task, [workload for workload, _ in calls]))
-            parameters = place_one_set(task, arena, np.random.default_rng(seed))
-            used = {segment: arena.used_bytes(segment) for segment in Segment}
-            try:
-                runner = open_python_runner(
-                    self._bench.sandbox,
-                    task,
-                    candidate,
-                    artifact,
-                    arena,
-                    self._mode,
-                    call_limit_s=CALLS_LIMIT_S,
-                    is_judged=candidate is not None,
-                    watch=watch,
-                )
-                stack.callback(runner.close)
+        try:
+            with opened as plain:
                 phase = Reason.PREPARE_FAILED
-                runner.prepare([tuple(parameters.places.values())])
+                plain.prepare()
                 phase, began_s = Reason.CRASHED, time.monotonic()
                 for at, inputs in calls:
                     if done and time.monotonic() - began_s > TOOL_S:
                         break
-                    for segment, bytes_below in used.items():
-                        arena.release(segment, bytes_below)
-                    laid_out = lay_out_calls(task, at, inputs, parameters, arena)
-                    runner.lay_out([at.axes[axis] for axis in task.axes], laid_out)
-                    # Cold, so that the tool has a kernel to watch where there is none of a candidate's.
-                    how = None if candidate is not None else Run.WITHOUT_CALLS | Run.COLD
-                    runner.run_timed(0, len(laid_out), how)
-                    runner.collect()
+                    plain.lay_out(at, inputs)
+                    plain.runner.run_timed(0, CALLS_AT_ONCE, how)
+                    plain.runner.collect()
                     done.append(at)
                 at = None
-                finished = runner.finish(END_LIMIT_S)
-            except RunnerEnded as ended:
-                finished, fault = ended.finished, _fault(ended, phase)
+                finished = plain.runner.finish(END_LIMIT_S)
+        except RunnerEnded as ended:
+            finished, fault = ended.finished, _fault(ended, phase)
         if watcher.is_missing(finished):
             raise SanitizersUnavailable(f"no {self._program.name} in the sandbox: {self._program.advice}")
-        return _Run(finished=finished, report=watcher.report(finished), fault=fault, at=at, done=tuple(done))
+        return _Watched(finished=finished, report=watcher.report(finished), fault=fault, at=at, done=tuple(done))
 
 
 def _fault(ended: RunnerEnded, phase: Reason) -> Fault:
@@ -173,7 +162,7 @@ def _fault(ended: RunnerEnded, phase: Reason) -> Fault:
     return fault
 
 
-def _verdict(tool: Tool, run: _Run, found: Clean | Flawed | Unfinished, seed: int) -> Rejected:
+def _verdict(tool: Tool, run: _Watched, found: Clean | Flawed | Unfinished, seed: int) -> Rejected:
     if isinstance(found, Flawed):
         count = f" ({found.errors} errors)" if found.errors > 1 else ""
         fault = Fault(reason=found.reason, message=f"{found.message}{count}")

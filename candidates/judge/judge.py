@@ -5,11 +5,13 @@ is run by Triton's interpreter on reduced shapes, which says nothing of the comp
 """
 
 import contextlib
+import functools
 import math
 import secrets
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,7 +36,7 @@ from candidates.languages.cpp_abi import exported_names
 from candidates.task import KernelTask, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected, Verdict
 from kernel_sandbox.arena import Arena, Segment
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 from kernel_sandbox.sandbox import Ending, Sandbox
 
 SMALL_ELEMENTS = 1 << 18
@@ -70,6 +72,8 @@ class _Ground:
     open_runner: Callable[[Arena], RunnerProcess]
     most_cases: int = sys.maxsize
     """In one batch."""
+    reserve: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
+    """The right to run anything there."""
     has_graphs: bool = False
     """Serving may replay the kernel from CUDA graphs: what a replay leaves is judged too."""
     most_s: float = math.inf
@@ -124,7 +128,7 @@ class Judge:
                 if forbidden := self._find_forbidden(candidate, artifact):
                     return _forbidden(forbidden, seed)
                 return NeedsDevice(target=task.device_id, note="nothing emulates CUDA")
-        with gpu_slot(self._gpu.gpu.uuid) if ground.has_graphs and self._gpu else contextlib.nullcontext():
+        with ground.reserve():
             return self._judge_on(ground, task, candidate, artifact, rng, seed)
 
     def _judge_on(
@@ -179,7 +183,13 @@ class Judge:
                 bench.sandbox, task, candidate, artifact, arena, mode, call_limit_s=self._call_limit_s
             )
 
-        return _Ground(task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner, has_graphs=True)
+        return _Ground(
+            task=task,
+            evidence=EvidenceKind.NATIVE,
+            open_runner=open_runner,
+            reserve=functools.partial(gpu_slot, bench.gpu.uuid),
+            has_graphs=True,
+        )
 
     def _interpreted(self, task: KernelTask, candidate: Candidate, rng: np.random.Generator) -> _Ground:
         reduced = reduced_task(task, rng)
@@ -268,9 +278,9 @@ class Judge:
         """Raises RunnerEnded, NoGraph."""
         runner.lay_out([trial.workload.axes[axis] for axis in task.axes], trial.calls)
         if is_graph:
-            runner.capture(0, len(trial.calls), Run.GRAPH)
+            runner.capture(0, len(trial.calls), CallMode.GRAPH)
             runner.copy_in()
-        runner.run_timed(0, len(trial.calls), Run.GRAPH if is_graph else None)
+        runner.run_timed(0, len(trial.calls), CallMode.GRAPH if is_graph else CallMode.PLAIN)
         runner.collect()
         if Defence.FREEZE in self._defences:
             runner.freeze()

@@ -28,7 +28,8 @@ _WATCHER_MEMORY_BYTES = 8 << 30
 _MACHINERY_STATUSES = (70, NO_DEVICE_STATUS)  # 70: MACHINERY_FAILED of python_runner.py
 _RUNNERS = resources.files("kernel_sandbox.runners")
 _FILES = (
-    *("python_runner.py", "python_kernel.py", "host_watch.py", "device_slots.py", "gpu_device.py", "host_device.py"),
+    *("python_runner.py", "python_kernel.py", "host_watch.py"),
+    *("gpu_device.py", "device_calls.py", "device_slots.py", "host_device.py"),
     *(f"interpreter_{part}.py" for part in ("repairs", "reductions", "launches", "races")),
 )
 

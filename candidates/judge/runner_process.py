@@ -16,7 +16,7 @@ from typing import NamedTuple
 from candidates.kernel_runner import Call, NoGraph, Prepared, RunnerEnded
 from candidates.task import KernelTask
 from kernel_sandbox.arena import Arena, Place, Segment
-from kernel_sandbox.runners.gpu_device import NO_GRAPH
+from kernel_sandbox.runners.device_calls import NO_GRAPH, CallMode
 from kernel_sandbox.sandbox import Ending, Finished, SandboxedProcess, SandboxError, SandboxSession
 
 ENDING_GRACE_S = 2.0
@@ -104,13 +104,13 @@ class RunnerProcess:
     def take_in(self) -> None:
         """The kernel finds the arena itself."""
 
-    def run_timed(self, first: int, count: int, how: int | None = None) -> Timed:
-        """As `run`; `how` is the request's payload, which a runner on a device knows.
+    def run_timed(self, first: int, count: int, how: CallMode = CallMode.PLAIN) -> Timed:
+        """As `run`; `how` is for a runner on a device, others know only PLAIN.
 
         The clock spans one write and one poll; nothing else happens between its two readings.
         """
         nonce = secrets.randbits(64)
-        payload = b"" if how is None else _HOW.pack(how)
+        payload = _HOW.pack(how) if how else b""
         request = _REQUEST.pack(nonce, _RUN, first, count, len(payload)) + payload
         stdin_fd, poll, limit_ms = self._stdin_fd, self._poll.poll, self._call_limit_s * 1000
         started_ns = time.perf_counter_ns()
@@ -124,7 +124,7 @@ class RunnerProcess:
             raise self._overdue(self._call_limit_s)
         return Timed(wall_ns=elapsed_ns, told_ns=self._read_reply(nonce))
 
-    def capture(self, first: int, count: int, how: int) -> None:
+    def capture(self, first: int, count: int, how: CallMode) -> None:
         """Of a runner on a device: makes the calls once, so that a graph replays them later. Raises NoGraph."""
         if self._request(_CAPTURE, [how], self._call_limit_s, first, count) == NO_GRAPH:
             raise NoGraph("no CUDA graph can hold its calls")

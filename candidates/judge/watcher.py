@@ -5,13 +5,13 @@ they found to a file. A shell around them prints that file once they have ended:
 folder outlives its program. The file can be written by whatever runs inside: what it says is for authors who err.
 """
 
-import importlib.util
 import secrets
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from candidates.languages.cuda_toolkit import wheel_folders
 from kernel_sandbox.python_environment import python_environment
 from kernel_sandbox.sandbox import SCRATCH, Ending, Finished, Limits, Sandbox
 
@@ -117,9 +117,7 @@ def _places(name: str) -> Iterator[str]:
     yield from (f"{folder}/{name}" for folder in ("/usr/local/bin", "/usr/bin"))
     yield from (f"{toolkit}/bin/{name}" for toolkit in _TOOLKITS)
     yield str(Path(sys.prefix).resolve() / "bin" / name)
-    wheels = importlib.util.find_spec("nvidia")
-    for folder in wheels.submodule_search_locations or () if wheels is not None else ():
-        yield f"{Path(folder).resolve()}/cu[0-9]*/bin/{name}"
+    yield from (f"{folder.resolve()}/cu[0-9]*/bin/{name}" for folder in wheel_folders())
 
 
 def _shown() -> dict[Path, str]:

@@ -68,13 +68,17 @@ def find_toolkit_among(roots: Iterable[Path]) -> CudaToolkit:
 
 def _roots() -> Iterator[Path]:
     """Each is looked for when those before it will not do."""
-    wheels = importlib.util.find_spec("nvidia")
-    if wheels is not None:
-        for folder in wheels.submodule_search_locations or ():
-            yield from sorted(Path(folder).glob("cu[0-9]*"), reverse=True)
+    for folder in wheel_folders():
+        yield from sorted(folder.glob("cu[0-9]*"), reverse=True)
     if (nvcc := shutil.which("nvcc")) is not None:
         yield root_of(nvcc)
     yield from map(Path, _USUAL_PLACES)
+
+
+def wheel_folders() -> tuple[Path, ...]:
+    """Where NVIDIA's packages from PyPI lie, in a folder for each of its releases (`cu13`)."""
+    wheels = importlib.util.find_spec("nvidia")
+    return () if wheels is None else tuple(map(Path, wheels.submodule_search_locations or ()))
 
 
 def root_of(nvcc: str) -> Path:

@@ -26,7 +26,7 @@ def refuse_source(task: KernelTask, candidate: Candidate) -> None:
     no Python or has not the entries that the task calls."""
     try:
         module = read_module(candidate.source)
-        findings = _find_in(module, candidate)
+        findings = find_forbidden(module, candidate)
         wrong = [] if findings else list(_wrong_entries(module, task, candidate))
     except SyntaxError as error:
         raise SourceRefused(f"line {error.lineno or 1}: {error.msg}", Reason.BUILD_FAILED) from error
@@ -38,12 +38,8 @@ def refuse_source(task: KernelTask, candidate: Candidate) -> None:
         raise SourceRefused(_as_text(wrong), Reason.BUILD_FAILED)
 
 
-def find_forbidden(candidate: Candidate) -> list[Finding]:
-    """By line. Raises SyntaxError and RecursionError."""
-    return _find_in(read_module(candidate.source), candidate)
-
-
-def _find_in(module: TritonModule, candidate: Candidate) -> list[Finding]:
+def find_forbidden(module: TritonModule, candidate: Candidate) -> list[Finding]:
+    """By line. `module` is the candidate's source. Raises RecursionError."""
     launch_names = frozenset(f"LAUNCH_{name}" for name in candidate.launch_parameters)
     rules = ExpressionRules(module, launch_names)
     for annotation in module.annotations:

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from candidates.benchmark.exclusive import exclusive_slot
 from candidates.gpu_fingerprint import gpu_slot
-from candidates.judge.gpu_sanitizer import PROGRAM
+from candidates.judge.compute_sanitizer_log import PROGRAM
 from candidates.whole_file import write_whole
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.gpu_check.check import GpuCheck, NoGpu

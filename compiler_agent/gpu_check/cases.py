@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from importlib import resources
 
 from candidates.candidate import Candidate, LanguageName
-from candidates.judge.gpu_sanitizer import Clean, Flawed, Tool, Unfinished, read_sanitizer_log
+from candidates.judge.compute_sanitizer_log import Clean, Flawed, Tool, Unfinished, read_sanitizer_log
 from candidates.language import KernelLanguage
 from candidates.measurement import Measurement
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 from pydantic import TypeAdapter, ValidationError
 
-from candidates.judge.gpu_sanitizer import ENVIRONMENT, Tool, sanitizer_command
+from candidates.judge.compute_sanitizer_log import ENVIRONMENT, Tool, sanitizer_command
 from compiler_agent.gpu_check.results import Answer, Job
 from kernel_sandbox.runners.gpu_device import DEVICE_FAULT_STATUS, NO_DEVICE_STATUS
 

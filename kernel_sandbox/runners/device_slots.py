@@ -4,9 +4,8 @@ Runs beside python_runner.py in a sandbox. It decides nothing: what a kernel wro
 to look at.
 """
 
-import contextlib
 import ctypes
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import torch
@@ -81,7 +80,7 @@ class BareSlot:
 
     def refill(self) -> None:
         """With what lies in the arena now."""
-        self.content.copy_(self._arena[self._place])
+        self._device.write(self.content, self._arena[self._place])
 
     def copy_back(self) -> None:
         self._arena[self._place] = self._device.read(self.content)
@@ -124,16 +123,6 @@ class CudaKernel:
             (ctypes.c_int64 * len(sizes))(*sizes),
             ctypes.c_void_p(device.stream()),
         )
-
-
-@contextlib.contextmanager
-def profiler_range(device: "Device") -> Iterator[None]:
-    """What is launched inside is for a profiler that was told to wait (`--profile-from-start off`)."""
-    if device.torch_device.type != "cuda":
-        yield
-        return
-    with torch.cuda.profiler.profile():
-        yield
 
 
 def _pointers(tensors: Sequence[torch.Tensor]) -> ctypes.Array[ctypes.c_void_p]:

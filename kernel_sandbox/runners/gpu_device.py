@@ -1,5 +1,4 @@
-"""Device: the one boundary between what runs kernels on a GPU and the GPU; CudaDevice is it for NVIDIA's. DeviceCalls
-makes calls on one, for both sides of a race alike.
+"""Device: the one boundary between what runs kernels on a GPU and the GPU; CudaDevice is it for NVIDIA's.
 
 Stands alone beside the runners in a sandbox: the standard library and torch, no import of the project. It launches
 nothing of its own but copies and fills; kernels are launched by whoever calls them, on the stream that is current.
@@ -13,7 +12,6 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntFlag
 from typing import NoReturn, Protocol
 
 import torch
@@ -28,8 +26,6 @@ _LEFT_FREE_BYTES = 1 << 30
 """Which nobody poisons: libraries need some to load."""
 _POISONED_AT_ONCE_BYTES = 4 << 30
 _PERSISTING_L2_LIMIT = 6  # cudaLimitPersistingL2CacheSize
-NO_GRAPH = 2**64 - 1
-"""What a runner answers instead of a time where no graph can hold the calls."""
 _HOLD_CYCLES = 1_000_000  # about 0.6 ms: PyTorch launches a hundred kernels meanwhile
 
 
@@ -126,71 +122,6 @@ class Device(Protocol):
     def stream(self) -> int:
         """Handle of the current stream, for a kernel with a C ABI."""
         ...
-
-
-class Run(IntFlag):
-    """How calls are made; none of these: for their results, and under watch."""
-
-    TIMED = 1
-    """Without the watch over library calls, which takes time."""
-    COLD = 2
-    """What a call reads is not in L2; else calls follow each other with nothing between them."""
-    GRAPH = 4
-    """By replaying CUDA graphs, which were captured before."""
-    WITHOUT_CALLS = 8
-    """All but the calls: what everything around them takes."""
-    HELD = 16
-    """The device is kept busy until the calls are launched, so that what a launch takes does not show."""
-    PROFILED = 32
-    """A profiler that waits to be told sees these calls, without the copies and fills around them."""
-
-
-class DeviceCalls:
-    """The calls of one layout, launched or replayed from CUDA graphs."""
-
-    def __init__(self, device: Device, call: Callable[[int], None]) -> None:
-        """`call` launches the call of an index and waits for nothing, as a capture needs it."""
-        self._device = device
-        self._call = call
-        self._graphs: dict[range, Callable[[], None]] = {}
-
-    def capture(self, first: int, count: int, how: Run, launch: Callable[[int], None]) -> None:
-        """The graphs that `run` replays; makes the calls once before, by `launch`. Raises CaptureFailed."""
-        for calls in _spans(first, count, how):
-            if calls in self._graphs:
-                continue
-            for index in calls:
-                launch(index)  # compiles, which no graph can hold
-
-            def call_all(calls: range = calls) -> None:
-                for index in calls:
-                    self._call(index)
-
-            self._graphs[calls] = self._device.capture(call_all).replay
-
-    def run(self, first: int, count: int, how: Run, launch: Callable[[int], None]) -> int:
-        """What `count` calls took by the device's clock, in ns; all streams are done. `launch` is `call` with what the
-        caller wants around it."""
-        moments = []
-        for calls in _spans(first, count, how):
-            self._device.settle_cache(is_cold=bool(how & Run.COLD))
-            if how & Run.HELD:
-                self._device.hold()
-            began = self._device.mark()
-            if how & Run.GRAPH and not how & Run.WITHOUT_CALLS:
-                self._graphs[calls]()
-            elif not how & Run.WITHOUT_CALLS:
-                for index in calls:
-                    launch(index)
-            moments.append((began, self._device.mark()))
-        self._device.synchronise()
-        return int(sum(ended.us_since(began) for began, ended in moments) * 1000)
-
-
-def _spans(first: int, count: int, how: Run) -> list[range]:
-    """Calls that follow each other with nothing between them."""
-    together = 1 if how & Run.COLD else max(count, 1)
-    return [range(start, start + together) for start in range(first, first + count, together)]
 
 
 def exit_after(fault: DeviceFault) -> NoReturn:
@@ -382,8 +313,7 @@ class _Runtime:
 
     def make_stream(self) -> int:
         stream = ctypes.c_void_p()
-        if status := self._library.cudaStreamCreate(ctypes.byref(stream)):
-            raise RuntimeError(f"CUDA error {status}: {self._library.cudaGetErrorString(status).decode()}")
+        self._require(self._library.cudaStreamCreate(ctypes.byref(stream)))
         return int(stream.value or 0)
 
     def destroy_stream(self, stream: int) -> None:
@@ -394,7 +324,10 @@ class _Runtime:
 
     def require_no_error(self) -> None:
         """A launch that could not be leaves its error here, and nowhere else."""
-        if status := self._library.cudaGetLastError():
+        self._require(self._library.cudaGetLastError())
+
+    def _require(self, status: int) -> None:
+        if status:
             raise RuntimeError(f"CUDA error {status}: {self._library.cudaGetErrorString(status).decode()}")
 
 

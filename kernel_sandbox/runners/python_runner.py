@@ -5,8 +5,9 @@
 MODE is `interpret` (Triton on the CPU), `device`, or `device=UUID` for one of several GPUs. What is called, and how, is
 in `call.json` beside this file, the kernel in `kernel.py` or `kernel.so`. It speaks the protocol of cpp_runner.cpp, but
 answers a RUN when the calls are done, with what they took by the device's clock, and copies what they left into the
-arena afterwards, before it reads the next request. A RUN may have one word of payload, Run of gpu_device.py. COPY_IN
-copies what lies in the arena now to where a layout's calls find it; CAPTURE makes the CUDA graphs that a RUN replays.
+arena afterwards, before it reads the next request. A RUN may have one word of payload, CallMode of device_calls.py.
+COPY_IN copies what lies in the arena now to where a layout's calls find it; CAPTURE makes the CUDA graphs that a RUN
+replays.
 
 Runs inside the sandbox: the standard library, torch and Triton, no import of the project. Nothing that it says is
 believed but "the calls returned"; what it checks of the kernel (library calls, inputs) stands beside the rules that its
@@ -53,15 +54,13 @@ if __name__ == "__main__" and sys.argv[1] == "interpret":
     os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 
 import torch  # noqa: E402
-from device_slots import BareSlot, CudaKernel, DeviceSlot, profiler_range  # noqa: E402
+from device_calls import NO_GRAPH, CallMode, DeviceCalls  # noqa: E402
+from device_slots import BareSlot, CudaKernel, DeviceSlot  # noqa: E402
 from gpu_device import (  # noqa: E402
     NO_DEVICE_STATUS,
-    NO_GRAPH,
     CaptureFailed,
-    DeviceCalls,
     DeviceFault,
     DeviceMissing,
-    Run,
     exit_after,
     open_device,
 )
@@ -168,7 +167,7 @@ class Runner:
             self.prepared.append(result)
         return total
 
-    def capture(self, first: int, count: int, how: Run) -> int:
+    def capture(self, first: int, count: int, how: CallMode) -> int:
         """NO_GRAPH where no graph can hold the calls. What they leave is not copied back."""
         try:
             self.device_calls.capture(first, count, how, functools.partial(self.launch, is_watched=False))
@@ -176,11 +175,10 @@ class Runner:
             return int(NO_GRAPH)
         return 0
 
-    def run(self, first: int, count: int, how: Run) -> int:
+    def run(self, first: int, count: int, how: CallMode) -> int:
         """What the calls took by the device's clock, in ns."""
-        launch = functools.partial(self.launch, is_watched=not how & Run.TIMED)
-        with profiler_range(self.device) if how & Run.PROFILED else contextlib.nullcontext():
-            return int(self.device_calls.run(first, count, how, launch))
+        launch = functools.partial(self.launch, is_watched=not how & CallMode.TIMED)
+        return int(self.device_calls.run(first, count, how, launch))
 
     def arguments_of(
         self, parameter_set: int, slots: list[DeviceSlot | BareSlot]
@@ -362,14 +360,14 @@ def serve(runner: Runner, replies: int) -> None:
         elif kind == LAY_OUT:
             runner.lay_out(words)
         elif kind == RUN:
-            how = Run(words[0] if words else 0)
+            how = CallMode(words[0] if words else 0)
             value = runner.run(first, count, how)
         elif kind == CAPTURE:
-            value = runner.capture(first, count, Run(words[0]))
+            value = runner.capture(first, count, CallMode(words[0]))
         elif kind == COPY_IN:
             runner.copy_in()
         _write(replies, REPLY.pack(nonce, value))
-        if kind == RUN and not how & Run.WITHOUT_CALLS:
+        if kind == RUN and not how & CallMode.WITHOUT_CALLS:
             runner.copy_back(first, count)
 
 

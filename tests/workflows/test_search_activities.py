@@ -7,6 +7,8 @@ from temporalio.testing import ActivityEnvironment
 
 from candidates.agent import Stop, stop_for_device
 from candidates.candidate import Candidate, LanguageName, Proposal
+from candidates.gpu_counters import KernelCounters, WorkloadCounters
+from candidates.gpu_profiler import NotCounted
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import ModelCalls
@@ -16,6 +18,7 @@ from candidates.spending import Caps, ModelBudget
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected
 from kernel_sandbox.sandbox import SandboxError
+from tests.candidates.past_searches import measurement
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
 from workflows.payloads import Generation, ProposeInput, SettleInput
 
@@ -94,6 +97,60 @@ def test_what_was_only_interpreted_is_not_timed_and_waits_for_a_device(ledger, t
     assert (end.decision, end.reason) == ("undecided", "2 of 2 candidates wait for sm_90")
     assert [each.candidate for each in waiting_for_device(ledger)] == [each.candidate for each in proposals]
     assert stop_for_device(ledger.attempts("run", task.id)).reason == "needs_device"
+
+
+class ScriptedBenchmark:
+    """Screens each candidate at the next of its speedups."""
+
+    def __init__(self, *speedups):
+        self._speedups = list(speedups)
+
+    def screen(self, task, candidate, artifact):
+        return measurement(self._speedups.pop(0))
+
+
+COUNTERS = WorkloadCounters(workload="rows=4", kernels=(KernelCounters(kernel="double", launch=0, counters=()),))
+
+
+@pytest.mark.parametrize(
+    ("counted", "counters", "told"),
+    [
+        (
+            NotCounted(why="ERR_NVGPUCTRPERM: ask root"),
+            None,
+            "; no counters: ERR_NVGPUCTRPERM: ask root",
+        ),
+        (COUNTERS, COUNTERS, ""),
+        (None, None, ""),
+    ],
+    ids=["refused", "read", "no GPU"],
+)
+def test_counters_are_read_of_what_is_fastest_and_why_they_are_missing_is_told(
+    ledger, tmp_path, counted, counters, told
+):
+    blobs, asked = BlobStore(tmp_path / "blobs"), []
+    proposals, generation = _built_generation(ledger, blobs)
+    accepted = Accepted(evidence=EvidenceKind.NATIVE, seed=1, calls_checked=4, worst_error_in_bounds=0.5)
+    benchmark = ScriptedBenchmark(1.5, 1.25)
+
+    def count(task, candidate, artifact):
+        asked.append((candidate, artifact))
+        return counted
+
+    activities = DeviceSearchActivities(
+        ledger,
+        blobs,
+        ScriptedJudge([accepted, accepted]),
+        sanitizers=None,
+        benchmark=lambda task: benchmark,
+        live=None,
+        count=count,
+    )
+    ActivityEnvironment().run(activities.evaluate_generation, generation)
+    assert asked == [(proposals[0].candidate, b"artifact")]
+    assert [attempt.counters for attempt in ledger.attempts("run", TASK.id)] == [counters, None]
+    first, second = (each.progress.message for each in ledger.progress_after("run", 0))
+    assert (first, second) == (f"screened at 1.50x{told}", "screened at 1.25x")
 
 
 class RememberingAgent:

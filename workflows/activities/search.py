@@ -11,6 +11,7 @@ from candidates.benchmark.benchmark import Benchmark, LiveKernel
 from candidates.builder import Builder
 from candidates.candidate import Candidate, Proposal
 from candidates.gpu_counters import WorkloadCounters
+from candidates.gpu_profiler import NotCounted
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers_by_language import SanitizersByLanguage
 from candidates.ledger.blobs import BlobStore
@@ -128,7 +129,7 @@ class DeviceSearchActivities:
         sanitizers: SanitizersByLanguage,
         benchmark: Callable[[KernelTask], Benchmark | None],
         live: Callable[[KernelTask], LiveKernel | None],
-        count: Callable[[KernelTask, Candidate, bytes], WorkloadCounters | None],
+        count: Callable[[KernelTask, Candidate, bytes], WorkloadCounters | NotCounted | None],
     ) -> None:
         """`benchmark` None: nothing here times kernels for the task's device. `live`: what serves the task now. `count`
         reads a device's counters, where it has any."""
@@ -145,9 +146,12 @@ class DeviceSearchActivities:
         with beating():
             for proposal in _proposals(self._blobs, generation):
                 if proposal.candidate.id not in done:
-                    attempt = self._evaluate(generation.run_id, task, proposal)
+                    attempt = self._evaluate(task, proposal)
+                    counted = self._count_fastest(generation.run_id, task, attempt)
+                    if isinstance(counted, WorkloadCounters):
+                        attempt = attempt.model_copy(update={"counters": counted})
                     self._ledger.put_attempt(generation.run_id, task.id, attempt)
-                    self._report(generation.run_id, task, attempt)
+                    self._report(generation.run_id, task, attempt, counted)
         return GenerationOutcome(
             tried=len(self._ledger.attempts(generation.run_id, task.id)), wall_s=time.monotonic() - started
         )
@@ -174,7 +178,7 @@ class DeviceSearchActivities:
             ),
         )
 
-    def _evaluate(self, run_id: str, task: KernelTask, proposal: Proposal) -> Attempt:
+    def _evaluate(self, task: KernelTask, proposal: Proposal) -> Attempt:
         if (retraction := Retractions(self._ledger).of(proposal.candidate.id)) is not None:
             evidence = Evidence(message=f"{retraction.by} took it back: {retraction.reason}")
             taken_back = Rejected(reason=Reason.RETRACTED, workload=None, evidence=evidence, seed=0)
@@ -186,11 +190,15 @@ class DeviceSearchActivities:
         screened = benchmark.screen(task, proposal.candidate, artifact)
         if isinstance(screened, Rejected):
             return Attempt(proposal=proposal, verdict=screened)
+        return Attempt(proposal=proposal, verdict=verdict, measurement=screened)
+
+    def _count_fastest(self, run_id: str, task: KernelTask, attempt: Attempt) -> WorkloadCounters | NotCounted | None:
+        """Half a minute: for what is worth going on from."""
         fastest = fastest_first(self._ledger.attempts(run_id, task.id))
-        # Half a minute: for what is worth going on from.
-        is_fastest = not fastest or screened.traffic_weighted_speedup > (fastest[0].speedup or 0.0)
-        counters = self._count(task, proposal.candidate, artifact) if is_fastest else None
-        return Attempt(proposal=proposal, verdict=verdict, measurement=screened, counters=counters)
+        if attempt.speedup is None or (fastest and attempt.speedup <= (fastest[0].speedup or 0.0)):
+            return None
+        candidate = attempt.proposal.candidate
+        return self._count(task, candidate, self._artifact(task, candidate.id))
 
     def _settle(self, settle: SettleInput, task: KernelTask, attempts: tuple[Attempt, ...]) -> SearchEnd:
         def ended(decision: str, candidate_id: str | None, reason: str) -> SearchEnd:
@@ -280,13 +288,17 @@ class DeviceSearchActivities:
             raise RuntimeError(f"candidate {candidate_id} of task {task.id} was never built")
         return self._blobs.get(blob)
 
-    def _report(self, run_id: str, task: KernelTask, attempt: Attempt) -> None:
+    def _report(
+        self, run_id: str, task: KernelTask, attempt: Attempt, counted: WorkloadCounters | NotCounted | None
+    ) -> None:
         attempts = self._ledger.attempts(run_id, task.id)
         best = next((each.speedup for each in fastest_first(attempts)), None)
         if isinstance(attempt.verdict, Rejected):
             message = f"rejected: {attempt.verdict.reason.value}"
         else:
             message = attempt.verdict.outcome if attempt.speedup is None else f"screened at {attempt.speedup:.2f}x"
+        if isinstance(counted, NotCounted):
+            message = f"{message}; no counters: {counted.why}"
         self._ledger.add_progress(
             run_id,
             Progress(stage=Stage.SEARCH, op=task.op, tried=len(attempts), best_speedup=best, message=message),

@@ -1,6 +1,8 @@
 """PyTorch processes: what they compute in the arena, how they are timed, and what is said when they cannot."""
 
+import contextlib
 import os
+from pathlib import Path
 
 import pytest
 import torch
@@ -77,6 +79,56 @@ def test_many_calls_take_more_cpu_time_than_none(pool: BaselinePool) -> None:
         ran_ns = runner.cpu_time_ns() - began_ns
         assert 200_000 < ran_ns <= elapsed_ns + 1_000_000  # eager cannot do two ops in a microsecond
         runner.close()
+
+
+DYING = """
+def reference(x, total):
+    import os
+    os._exit(3)
+"""
+
+
+def open_descriptors() -> set[int]:
+    return {descriptor for descriptor in map(int, os.listdir("/proc/self/fd")) if is_open(descriptor)}
+
+
+def is_open(descriptor: int) -> bool:
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        return False  # that of the listing itself
+    return True
+
+
+def test_a_process_that_died_is_not_used_again_and_its_pipes_are_closed_once(tmp_path: Path) -> None:
+    with BaselinePool(tmp_path) as pool, Arena(1 << 16, 1 << 16) as arena, contextlib.ExitStack() as others:
+        ours: list[int] = []
+
+        def open_others() -> None:
+            """On the numbers that are free now, which a second close would take away."""
+            for descriptor in (*os.pipe(), *os.pipe()):
+                others.callback(os.close, descriptor)
+                ours.append(descriptor)
+
+        places = (arena.allocate(Segment.INPUTS, 48), arena.allocate(Segment.OUTPUTS, 48))
+        call = Call(tensors=(*places, arena.allocate(Segment.OUTPUTS, 16)), parameter_set=0)
+        before = open_descriptors()
+        dead = pool.open(Baseline.EAGER_OUT, accumulate_task(DYING), arena, None, 1)
+        with pytest.raises(BaselineFailed, match=r"ended \(3\)"):
+            dead.lay_out([4], [call])
+        open_others()
+        alive = pool.open(Baseline.EAGER_OUT, accumulate_task(), arena, None, 1)
+        open_others()
+        for use in (lambda: dead.run(0, 1), dead.cpu_time_ns, lambda: dead.lay_out([4], [call])):
+            with pytest.raises(BaselineFailed, match=r"ended \(3\)"):
+                use()
+        dead.close()
+        alive.lay_out([4], [call])
+        alive.run(0, 1)
+        pool.close()
+        with pytest.raises(BaselineFailed):
+            alive.run(0, 1)
+        assert open_descriptors() == before | set(ours)
 
 
 def test_says_what_pytorch_says_when_the_reference_fails(pool: BaselinePool) -> None:

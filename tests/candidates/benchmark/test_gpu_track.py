@@ -3,7 +3,7 @@
 import itertools
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +14,8 @@ from ceilings_of_tests import generous_ceilings
 from candidates.benchmark.baseline import BaselineFailed, BaselinePool, DeviceBaselineRunner
 from candidates.benchmark.benchmark import Benchmark
 from candidates.benchmark.gpu_track import GpuTrack
-from candidates.benchmark.pairing import Pairing, Sample, Side
+from candidates.benchmark.pairing import Pairing, Sampler, Side
+from candidates.benchmark.slots import ContentPool, Slots, place_parameters
 from candidates.benchmark.track import Venue
 from candidates.candidate import Candidate, LanguageName
 from candidates.device import Gpu
@@ -28,13 +29,14 @@ from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, Kerne
 from candidates.verdict import Reason, Rejected
 from kernel_sandbox.arena import Arena, Segment
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
 HOST_BASELINE = Path(__file__).parents[2] / "host_baseline.py"
 GPU = Gpu(uuid="GPU-00000000-0000-0000-0000-0000000000ff", architecture="sm_90")
 SANDBOX = BubblewrapSandbox()
+ONES = torch.ones(256)
 
 QUICK = "def reference(x, weight):\n    return torch.relu(x * weight) + x\n"
 SLOW = """def reference(x, weight):
@@ -180,32 +182,61 @@ def test_states_are_as_before_the_batch_in_both_forms(pool: BaselinePool, tmp_pa
 
 
 class Recorded:
-    """A sampler that notes by which runner each side was timed; a held runner's handshake takes as long as the hold."""
+    """A runner that notes what it is asked for; a held one's handshake takes as long as the hold."""
 
-    shares_core = False
+    def __init__(self, name: str, asked: set[tuple[str, str]]) -> None:
+        self._name, self._asked = name, asked
+        self._hold_ns = 600_000 if name.endswith("alone") else 0
 
-    def __init__(self) -> None:
-        self.runners: set[object] = set()
+    def lay_out(self, axes: Sequence[int], calls: Sequence[Call]) -> None:
+        self._asked.add((self._name, "lay_out"))
 
-    def sample(self, side: Side, count: int) -> Sample:
-        self.runners.add(side.runner)
-        hold_ns = 600_000 if str(side.runner).endswith("alone") else 0
-        return Sample(batch_ns=hold_ns + 20_000 * count, null_ns=hold_ns, was_preempted=False)
+    def rehearse(self, first: int, count: int) -> None:
+        self._asked.add((self._name, "rehearse"))
 
-    def sample_null(self, side: Side, count: int) -> int:
-        self.runners.add(side.runner)
-        return 600_000 if str(side.runner).endswith("alone") else 0
+    def run(self, first: int, count: int) -> int:
+        self._asked.add((self._name, "run"))
+        return self._hold_ns + 20_000 * count
+
+    def run_null(self, count: int) -> int:
+        self._asked.add((self._name, "run_null"))
+        return self._hold_ns
+
+    def device_ns(self) -> int | None:
+        return None
+
+    def cpu_time_ns(self) -> int:
+        return 0
+
+    def take_in(self) -> None: ...
+
+    def collect(self) -> None: ...
+
+    def freeze(self) -> None: ...
+
+    def thaw(self) -> None: ...
 
 
 @pytest.mark.parametrize(("count", "ending"), [(1, "_alone"), (4, "")])
 def test_single_calls_are_timed_alone_on_all_sides(count: int, ending: str) -> None:
-    def side(name: str) -> Side:
-        return Side(runner=name, alone=f"{name}_alone")  # type: ignore[arg-type]
+    asked: set[tuple[str, str]] = set()
 
-    sampler = Recorded()
-    pairing = Pairing(side("baseline"), side("kernel"), count, np.random.default_rng(0), handshake=side("handshake"))
-    pairing.take(sampler, 5, math.inf)  # type: ignore[arg-type]
-    assert sampler.runners == {f"{name}{ending}" for name in ("baseline", "kernel", "handshake")}
+    def side(name: str) -> Side:
+        return Side(runner=Recorded(name, asked), alone=Recorded(f"{name}_alone", asked))  # type: ignore[arg-type]
+
+    task, rng, sides = task_of(QUICK), np.random.default_rng(0), [side(n) for n in ("baseline", "kernel", "handshake")]
+    with Arena(1 << 20, 1 << 20) as arena:
+        slots = Slots(task, task.workloads[0], count + 1, arena, place_parameters(task, arena, [{"weight": ONES}]))
+        sampler = Sampler(slots, ContentPool(rng), None, shares_core=False, is_device=True, warm_ups=1)
+        for each in sides:
+            sampler.lay_out(each, count)
+        assert sampler.estimate_us(sides[1], count) == pytest.approx(20.0)
+        pairing = Pairing(sides[0], sides[1], count, rng, handshake=sides[2])
+        pairing.take(sampler, 5, math.inf)
+        slots.close()
+    of_all = set(itertools.product(("baseline", "kernel", "handshake"), ("lay_out", "rehearse", "run_null")))
+    timed = {("baseline", "run"), ("kernel", "run")}
+    assert asked == {(f"{side}{ending}", what) for side, what in of_all | timed}
     assert pairing.candidate_times_us() == pytest.approx([20.0] * 5)
 
 
@@ -236,8 +267,30 @@ def test_a_baseline_whose_device_faults_leaves_the_next_one_a_process(tmp_path: 
             places = [arena.allocate(segment, 1024) for segment in (Segment.INPUTS, Segment.INPUTS, Segment.OUTPUTS)]
             runner.lay_out([1], [Call(tensors=tuple(places), parameter_set=0)])
             with pytest.raises(BaselineFailed):
-                runner.capture(0, 1, Run.GRAPH)
+                runner.capture(0, 1, CallMode.GRAPH)
             runner.close()
+
+
+@pytest.fixture(scope="module")
+def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("compiled")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("waits", [0, 5, 14], ids=["where it is laid out", "where it is estimated", "in its rounds"])
+def test_compiled_code_that_faults_is_left_out_of_the_baselines(
+    waits: int, compile_cache: Path, tmp_path: Path
+) -> None:
+    program = (sys.executable, str(HOST_BASELINE))
+    with BaselinePool(compile_cache, f"GPU-compiled-{waits}", program) as pool:
+        benchmark = Benchmark(
+            GpuTrack(SANDBOX, GPU, pool, INTERPRETED),
+            generous_ceilings(),
+            cache_folder=tmp_path,
+            baselines=(Baseline.EAGER_OUT, Baseline.COMPILE),
+        )
+        best = benchmark.fix_best_baselines(task_of(QUICK))
+    assert [set(each.times_us) for each in best.values()] == [{Baseline.EAGER_OUT}] * 2
 
 
 def test_what_a_reference_makes_itself_is_on_its_device() -> None:

@@ -10,7 +10,7 @@ import pytest
 from fake_watcher import fake_program, missing_program
 from judge_tasks import INCLUDES, RMSNORM, SANDBOX
 from own_engine import OwnEngine
-from test_gpu_sanitizer import INVALID_WRITE, RACE
+from test_compute_sanitizer_log import INVALID_WRITE, RACE
 from test_honest_kernels import RMSNORM_SOURCE
 from test_interpreted import BLOCK, BODY, HEAD, HONEST
 

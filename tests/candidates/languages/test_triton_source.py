@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.language import SourceRefused
+from candidates.languages.triton_module import Finding, read_module
 from candidates.languages.triton_source import find_forbidden, refuse_source
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
 from candidates.verdict import Reason
@@ -279,12 +280,12 @@ ACCEPTED = {
 
 @pytest.mark.parametrize("source", REFUSED.values(), ids=REFUSED.keys())
 def test_refuses(source: str) -> None:
-    assert find_forbidden(_candidate(source))
+    assert _forbidden_in(source)
 
 
 @pytest.mark.parametrize("source", ACCEPTED.values(), ids=ACCEPTED.keys())
 def test_accepts(source: str) -> None:
-    assert find_forbidden(_candidate(source)) == []
+    assert _forbidden_in(source) == []
 
 
 def test_says_all_that_is_wrong_with_lines() -> None:
@@ -299,10 +300,10 @@ def test_says_all_that_is_wrong_with_lines() -> None:
 def test_library_ops_are_for_prepare_alone() -> None:
     packing = "def pack(w):\n    return shared(w)\ndef shared(w):\n    return w.exp()\n"
     source = in_module(packing).replace("y, rows):", "y, prepared, rows):")
-    assert find_forbidden(_candidate(source)) == []
-    assert find_forbidden(_candidate(source.replace(LAUNCH, f"shared(x)\n    {LAUNCH}")))
+    assert _forbidden_in(source) == []
+    assert _forbidden_in(source.replace(LAUNCH, f"shared(x)\n    {LAUNCH}"))
     heuristics = "@triton.heuristics({'BLOCK': lambda args: shared(args['x'])})\n@triton.jit"
-    assert find_forbidden(_candidate(source.replace("@triton.jit", heuristics)))
+    assert _forbidden_in(source.replace("@triton.jit", heuristics))
 
 
 @pytest.mark.parametrize(
@@ -339,6 +340,10 @@ def test_any_text_is_judged(text: str) -> None:
     else:
         message = "accepted"
     assert message
+
+
+def _forbidden_in(source: str) -> list[Finding]:
+    return find_forbidden(read_module(source), _candidate(source))
 
 
 def _candidate(source: str) -> Candidate:

@@ -114,6 +114,18 @@ def test_a_fault_is_for_good(arena: torch.Tensor) -> None:
             use()
 
 
+@pytest.mark.parametrize("kind", [DeviceSlot, BareSlot])
+def test_a_fault_of_what_ran_before_shows_at_a_refill(arena: torch.Tensor, kind: type[DeviceSlot | BareSlot]) -> None:
+    gpu = FakeGpu()
+    slot = kind(gpu, arena, 1024, 64, is_result=False)
+    arena[1024:1088] = 3
+    slot.refill()
+    assert slot.content.tolist() == [3] * 64
+    gpu.launch(lambda: gpu.fault("an illegal memory access was encountered"), us=5)
+    with pytest.raises(DeviceFault, match="illegal"):
+        slot.refill()
+
+
 def test_free_memory_holds_no_results_once_poisoned() -> None:
     gpu = FakeGpu()
     assert gpu.empty(4).tolist() == [0x42] * 4

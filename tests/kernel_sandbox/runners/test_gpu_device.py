@@ -17,8 +17,8 @@ RUNNERS = resources.files("kernel_sandbox.runners")
 
 
 def _run(folder: Path, code: str) -> "subprocess.CompletedProcess[str]":
-    """With nothing of the project but the two files, as in a sandbox."""
-    for name in ("gpu_device.py", "device_slots.py"):
+    """With nothing of the project but the files that stand alone, as in a sandbox."""
+    for name in ("gpu_device.py", "device_calls.py", "device_slots.py"):
         shutil.copy(str(RUNNERS / name), folder / name)
     script = folder / "main.py"
     script.write_text(f"import sys\nsys.path.insert(0, {str(folder)!r})\n{code}")
@@ -28,7 +28,7 @@ def _run(folder: Path, code: str) -> "subprocess.CompletedProcess[str]":
 def test_stands_alone_beside_a_runner(tmp_path: Path) -> None:
     ran = _run(
         tmp_path,
-        "import gpu_device, device_slots\n"
+        "import gpu_device, device_calls, device_slots\n"
         "assert not any(name.split('.')[0] in ('kernel_sandbox', 'candidates', 'pydantic') for name in sys.modules)\n",
     )
     assert ran.returncode == 0, ran.stderr

@@ -5,7 +5,7 @@ import torch
 
 from kernel_sandbox import arena
 from kernel_sandbox.runners import device_slots
-from kernel_sandbox.runners.gpu_device import Run
+from kernel_sandbox.runners.device_calls import CallMode
 from kernel_sandbox.runners.python_runner import OUTPUTS_BIT, Runner
 from tests.fake_gpu import FakeGpu
 
@@ -45,7 +45,7 @@ def lay_out(calls: int, has_guards: bool = True) -> tuple[Runner, FakeGpu, torch
 def test_results_are_in_the_arena_once_they_are_copied_back() -> None:
     runner, gpu, _, outputs = lay_out(2)
     assert gpu.free_memory_is_poisoned
-    runner.run(0, 2, Run(0))
+    runner.run(0, 2, CallMode.PLAIN)
     assert not outputs.any()
     runner.copy_back(0, 2)
     for index in range(2):
@@ -55,7 +55,7 @@ def test_results_are_in_the_arena_once_they_are_copied_back() -> None:
 
 def test_without_guards_nothing_is_allocated_but_the_tensors() -> None:
     runner, gpu, _, outputs = lay_out(2, has_guards=False)
-    runner.run(0, 2, Run.TIMED | Run.PROFILED)
+    runner.run(0, 2, CallMode.TIMED | CallMode.PROFILED)
     runner.copy_back(0, 2)
     assert not gpu.allocations
     assert not gpu.free_memory_is_poisoned
@@ -64,22 +64,26 @@ def test_without_guards_nothing_is_allocated_but_the_tensors() -> None:
 
 @pytest.mark.parametrize(
     ("how", "least_us", "most_us"),
-    [(Run.TIMED, 15.0, 80.0), (Run.TIMED | Run.COLD, 160.0, 180.0), (Run.TIMED | Run.WITHOUT_CALLS, 0.0, 1.0)],
+    [
+        (CallMode.TIMED, 15.0, 80.0),
+        (CallMode.TIMED | CallMode.COLD, 160.0, 180.0),
+        (CallMode.TIMED | CallMode.WITHOUT_CALLS, 0.0, 1.0),
+    ],
 )
-def test_what_calls_take_is_without_what_is_between_them(how: Run, least_us: float, most_us: float) -> None:
+def test_what_calls_take_is_without_what_is_between_them(how: CallMode, least_us: float, most_us: float) -> None:
     runner, gpu, _, _ = lay_out(3)
     took_ns = runner.run(0, 3, how)
     assert least_us <= took_ns / 1000 <= most_us
-    assert gpu.flushes == (3 if how & Run.COLD else 0)
+    assert gpu.flushes == (3 if how & CallMode.COLD else 0)
 
 
 def test_a_graph_is_captured_once_and_replayed_after() -> None:
     runner, _, _, outputs = lay_out(2)
     for _ in range(2):
-        assert runner.capture(0, 2, Run.TIMED | Run.GRAPH) == 0
+        assert runner.capture(0, 2, CallMode.TIMED | CallMode.GRAPH) == 0
     after_capture = runner.kernel.calls
     assert not outputs.any()
-    runner.run(0, 2, Run.TIMED | Run.GRAPH)
+    runner.run(0, 2, CallMode.TIMED | CallMode.GRAPH)
     assert (after_capture, runner.kernel.calls) == (4, 4)
     runner.copy_back(0, 2)
     assert torch.equal(outputs[SLOT : SLOT + 16].view(torch.float32), (torch.arange(4.0) + 1) * 2)
@@ -87,17 +91,17 @@ def test_a_graph_is_captured_once_and_replayed_after() -> None:
 
 def test_a_graph_of_one_layout_computes_what_is_copied_in_later() -> None:
     runner, _, inputs, outputs = lay_out(2)
-    runner.capture(0, 2, Run.TIMED | Run.GRAPH)
+    runner.capture(0, 2, CallMode.TIMED | CallMode.GRAPH)
     inputs[SLOT : SLOT + 16].view(torch.float32).copy_(torch.full((4,), 7.0))
     runner.copy_in()
-    runner.run(0, 2, Run.TIMED | Run.GRAPH)
+    runner.run(0, 2, CallMode.TIMED | CallMode.GRAPH)
     runner.copy_back(0, 2)
     assert torch.equal(outputs[SLOT : SLOT + 16].view(torch.float32), torch.full((4,), 14.0))
 
 
 def test_a_held_device_hides_what_a_launch_takes() -> None:
     took_us = []
-    for how in (Run.TIMED, Run.TIMED | Run.HELD):
+    for how in (CallMode.TIMED, CallMode.TIMED | CallMode.HELD):
         runner, gpu, _, _ = lay_out(1)
         gpu.launch_us = 20.0
         runner.run(0, 1, how)

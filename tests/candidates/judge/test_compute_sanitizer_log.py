@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from candidates.judge.gpu_sanitizer import Clean, Flawed, Tool, Unfinished, read_sanitizer_log, sanitizer_command
+from candidates.judge.compute_sanitizer_log import (
+    Clean,
+    Flawed,
+    Tool,
+    Unfinished,
+    read_sanitizer_log,
+    sanitizer_command,
+)
 from candidates.verdict import Reason
 
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
