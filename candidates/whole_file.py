@@ -5,12 +5,15 @@ import secrets
 from pathlib import Path
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Replaces what was there; makes the folders above. Raises OSError, and then leaves the old file as it was."""
+def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
+    """Replaces what was there; makes the folders above. Raises OSError, and then leaves the old file as it was.
+
+    `mode` is less what the umask takes away; it holds from before the first byte.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     unfinished = path.with_name(f".partial-{secrets.token_hex(8)}")
     try:
-        with unfinished.open("xb") as file:
+        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())

@@ -8,8 +8,8 @@ from rich.table import Table
 from sqlalchemy.orm import Session
 
 from candidates.ledger.flaws import Flaws
-from candidates.ledger.ledger import Ledger
 from candidates.ledger.gates import gates_of_build
+from candidates.ledger.ledger import Ledger
 from candidates.serving_build.build import Build
 from candidates.serving_build.builds import Approval, BuildStore
 from candidates.serving_build.difference import compare_builds
@@ -17,6 +17,7 @@ from candidates.serving_build.runtime import BuildRefused
 from candidates.serving_build.signing import key_file, public_key, sign_build, trusted_keys
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
+from compiler_agent.roll_back import roll_back
 from compiler_agent.settings import read_settings
 
 app = typer.Typer(help="Serving builds: list, show, compare, sign, approve, roll back, collect.", no_args_is_help=True)
@@ -104,13 +105,14 @@ def approve(
         raise UserFault(f"build {build} has not passed its gates ({state}): --force makes it live all the same")
     by = getpass.getuser() if state == _PASSED else f"{getpass.getuser()}, by force: {state}"
     approval = store.approve(found.id, by=by)
+    ledger.put_approval(found.id, approval)
     if not trusted_keys(settings.home):
         progress_console.print(
             "No key is trusted here, so no signature was asked for; serving processes load the build only with "
             "COMPILER_AGENT_ALLOW_UNSIGNED=1. `compiler-agent keys new`, then `builds sign`, changes that.",
             highlight=False,
         )
-    return _say_moved(ledger, approval, json=json)
+    return _say_moved(approval, json=json)
 
 
 @app.command()
@@ -120,13 +122,7 @@ def rollback(json: JsonOption = False) -> ExitCode:
 
     Example: compiler-agent builds rollback
     """
-    settings = read_settings()
-    ledger = Ledger(settings.ledger_url)
-    flaws = Flaws(ledger)
-    approval = BuildStore(settings.home).rollback(
-        by=getpass.getuser(), may_serve=lambda build: flaws.first_in(build) is None
-    )
-    return _say_moved(ledger, approval, json=json)
+    return _say_moved(roll_back(read_settings(), by=getpass.getuser()), json=json)
 
 
 @app.command()
@@ -137,11 +133,11 @@ def withdraw(json: JsonOption = False) -> ExitCode:
     """
     settings = read_settings()
     approval = BuildStore(settings.home).withdraw(by=getpass.getuser())
-    return _say_moved(Ledger(settings.ledger_url), approval, json=json)
+    Ledger(settings.ledger_url).put_approval("", approval)
+    return _say_moved(approval, json=json)
 
 
-def _say_moved(ledger: Ledger, approval: Approval, *, json: bool) -> ExitCode:
-    ledger.put_approval(approval.build_id or "", approval)
+def _say_moved(approval: Approval, *, json: bool) -> ExitCode:
     if json:
         print_json(approval)
     else:

@@ -1,0 +1,22 @@
+"""BuildActions: what the page may change, done on this home's builds as the commands do it."""
+
+from candidates.serving_build.builds import NothingToRollBack
+from candidates.serving_build.runtime import BuildRefused
+from candidates.serving_build.signing import SigningKeyFault
+from compiler_agent.roll_back import roll_back
+from compiler_agent.settings import Settings
+from leaderboard.actions import ActionRefused, Moved
+
+
+class BuildActions:
+    """An `Actions`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def rollback(self, by: str) -> Moved:
+        try:
+            approval = roll_back(self._settings, by)
+        except (NothingToRollBack, BuildRefused, SigningKeyFault) as error:
+            raise ActionRefused(str(error)) from error
+        return Moved(live=approval.build_id, previous=approval.previous)

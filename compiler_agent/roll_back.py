@@ -1,0 +1,15 @@
+"""roll_back: the live build makes way for the last one before it that may still serve, and the ledger knows it."""
+
+from candidates.ledger.flaws import Flaws
+from candidates.ledger.ledger import Ledger
+from candidates.serving_build.builds import Approval, BuildStore
+from compiler_agent.settings import Settings
+
+
+def roll_back(settings: Settings, by: str) -> Approval:
+    """To none where there is no such build. Raises NothingToRollBack, BuildRefused, SigningKeyFault."""
+    ledger = Ledger(settings.ledger_url)
+    flaws = Flaws(ledger)
+    approval = BuildStore(settings.home).rollback(by=by, may_serve=lambda build: flaws.first_in(build) is None)
+    ledger.put_approval(approval.build_id or "", approval)
+    return approval
