@@ -7,11 +7,11 @@ keeps a person who was lured there from sending a form that holds a token.
 The Guard goes around the whole application, `Guard(app, …)`, and not among its middleware: answers to faults of the
 application are made outside of those. It is plain ASGI: answers that stream pass as they come.
 
-Behind a proxy. A prefix of the path that the proxy strips is `uvicorn.run(…, root_path="/leaderboard")`; the Guard needs
-not know it. The proxy must hand on `Host` as the browser sent it. `X-Forwarded-*` is looked at neither here nor, with `proxy_headers=False`,
-by uvicorn, whose default trusts them from 127.0.0.1; a setting that names the proxy's address may turn it on:
-`uvicorn.run(…, proxy_headers=True, forwarded_allow_ips="10.0.0.7")`. Without it a page that TLS is taken off before is
-asked for by http, so `public_origin` must say what browsers call it.
+Behind a proxy. A prefix of the path that the proxy strips is `uvicorn.run(…, root_path="/leaderboard")`; the Guard
+need not know it. The proxy must hand on `Host` as the browser sent it. `X-Forwarded-*` is looked at neither here nor,
+with `proxy_headers=False`, by uvicorn, whose default trusts them from 127.0.0.1; a setting that names the proxy's
+address may turn it on: `uvicorn.run(…, proxy_headers=True, forwarded_allow_ips="10.0.0.7")`. Without it a page that TLS
+is taken off before is asked for by http, so `public_origin` must say what browsers call it.
 
 Not here: slow clients and the size of headers are the server's to bound (`h11_max_incomplete_event_size`,
 `timeout_keep_alive`, `limit_concurrency`), and tokens are the actions' to ask for.
