@@ -63,7 +63,7 @@ def find_standings(
             if after is not None:
                 statement = statement.where(tuple_(column, StandingRow.number) < (after.value, after.number))
             rows = session.execute(statement.order_by(column.desc(), StandingRow.number.desc()).limit(limit + 1))
-            found.extend((value, row, share) for row, share, value in rows.tuples())
+            found.extend((value, row, share) for row, share, value in rows)
     found.sort(key=lambda each: (each[0], each[1].number), reverse=True)
     shown = found[:limit]
     standings = tuple(in_service(_standing(row, share), serving) for _, row, share in shown)

@@ -68,7 +68,7 @@ def rebuild(session: Session) -> None:
     for record in session.scalars(_stages(Stage.RANKING)):
         _keep_shares(session, Ranking.model_validate(record))
     tried = (select(kind.task_id, kind.candidate_id).distinct() for kind in (AttemptRow, EvaluationRow))
-    _refresh(session, sorted({place for places in tried for place in session.execute(places).tuples()}))
+    _refresh(session, sorted({place for places in tried for place in session.execute(places)}))
     for record in session.scalars(_stages(LIVE_CHECKS)):
         _retract(session, _wrong(record))
 
@@ -264,7 +264,7 @@ def _retract(session: Session, flaws: Iterable[Flaw]) -> None:
 
 def _in_builds(session: Session, run_id: str) -> list[_Place]:
     promoted = select(PromotionRow.task_id, PromotionRow.candidate_id).where(PromotionRow.run_id == run_id)
-    return list(session.execute(promoted).tuples())
+    return list(session.execute(promoted))
 
 
 def _keep_shares(session: Session, ranking: Ranking) -> None:
