@@ -7,12 +7,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.printable import printable
 from candidates.pull_requests.desk import PullRequestDesk, list_pull_requests
 from candidates.pull_requests.follow import ApprovalKind
 from candidates.pull_requests.publish import Outcome, OutcomeKind
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
-from compiler_agent.printable import printable
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import REPOSITORY_NAMES, open_desk
 
