@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 
 from candidates.exam import ExamReport, Share, TaskResult
-from compiler_agent.printable import printable
+from candidates.printable import printable
 
 
 def print_exams(reports: Sequence[ExamReport], console: Console) -> None:

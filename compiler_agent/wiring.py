@@ -20,6 +20,7 @@ from candidates.ceilings import fingerprint_device
 from candidates.compiler_report import CompilerReporter
 from candidates.compiler_reports import CompilerReports
 from candidates.device import DeviceFingerprint, Gpu
+from candidates.file_lock import hold_lock
 from candidates.forge import Forge
 from candidates.gpu_counters import WorkloadCounters
 from candidates.gpu_profiler import GpuProfiler, NotCounted
@@ -37,7 +38,7 @@ from candidates.ledger.flaws import Flaws
 from candidates.ledger.known_device import known_device_facts
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.past_winners import past_winners
-from candidates.pull_requests.desk import PullRequestDesk, hold_lock
+from candidates.pull_requests.desk import PullRequestDesk
 from candidates.record import digest_of
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.live import entry_at, read_live
@@ -53,6 +54,7 @@ from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
 from compiler_agent.device import known_ceilings
 from compiler_agent.forge_settings import ForgeName, ForgeSettings, read_token
+from compiler_agent.forges.github_address import API_URL, git_url, repository_name
 from compiler_agent.forges.local import LocalForge
 from compiler_agent.gpu import find_gpu, identify_gpu, known_gpu_ceilings, measure_gpu_ceilings_again
 from compiler_agent.models.endpoints import find_endpoint, read_endpoints
@@ -109,7 +111,7 @@ GPU_SANDBOXES: Mapping[SandboxName, Callable[[Settings, Gpu], Sandbox]] = {
 
 def _github(forge: ForgeSettings, home: Path) -> Forge:
     try:
-        from compiler_agent.forges.github import API_URL, GitHubForge
+        from compiler_agent.forges.github import GitHubForge
     except ModuleNotFoundError as error:
         raise UserFault(f"pull requests on GitHub need {error.name}: pip install 'compiler-agent[forge]'") from error
     api_url, token = forge.api_url or API_URL, read_token(forge)
@@ -121,8 +123,6 @@ def _local_name(forge: ForgeSettings) -> str:
 
 
 def _github_name(forge: ForgeSettings) -> str:
-    from compiler_agent.forges.github import API_URL, git_url, repository_name
-
     return repository_name(git_url(forge.api_url or API_URL, forge.repository)[0])
 
 

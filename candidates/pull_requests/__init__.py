@@ -2,7 +2,8 @@
 
 win              a promoted kernel with all that is said of it; which wins go together; `ledger.wins` reads them
 hostile_text     names, notes and sources of others, made fit for a pull request
-kernel_check     the test that goes with a kernel, without its kernel; generated_test fills it in
+kernel_check     the test that goes with a kernel, without its kernel; kernel_speed: its part that compares speeds
+generated_test   both of them, with a kernel's task filled in
 kernel_files     what is merged to be served: sources and dispatch entries
 body             the text; draft: text, files and manifest together
 facts            what was done with each; `ledger.pull_requests` keeps it

@@ -60,6 +60,11 @@ class Seen:
     open_others: int
     """Open pull requests of ours, without this one and without those that it supersedes."""
 
+    @property
+    def url(self) -> str | None:
+        """Of the pull request."""
+        return self.pull_request.url if self.pull_request is not None else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
@@ -86,7 +91,7 @@ def decide(
         if standing is not None and standing.last.event is Event.SUPERSEDED:
             return Leave(reason=f"was superseded; {standing.url} stays closed")
         if request is not None or (standing is not None and standing.is_over):
-            url = request.url if request is not None else standing.url if standing is not None else None
+            url = seen.url or (standing.url if standing is not None else None)
             return Leave(reason=f"{url} was closed: it is not proposed again", seen=Event.CLOSED)
     subject = draft.proposed.subject
     if (settled := _settled_elsewhere(draft, [each for each in others if each.last.subject != subject])) is not None:
@@ -95,7 +100,7 @@ def decide(
     newer = newer_than(run_id, others, runs)
     if newer is not None:
         return Leave(reason=f"a newer kernel for this op has {newer.url}")
-    if seen.head is not None and not is_untouched(seen.head, standing):
+    if is_of_others(seen.head, standing):
         return Leave(reason=f"branch {draft.proposed.branch} holds commits of others: it is left to them")
     if (refused := _refused_before(draft, others)) is not None:
         return Leave(reason=refused)
@@ -108,7 +113,7 @@ def decide(
         if seen.open_others >= rules.most_open:
             return Defer(reason=f"{seen.open_others} pull requests are open, as many as may be: merge or close one")
         return Publish(pushes=not _holds(seen), is_new=True)
-    if standing is not None and _latest(standing, runs) < _age(run_id, runs):
+    if standing is not None and _is_later(standing, run_id, runs):
         return Leave(reason="a later run's figures stand there")
     if _is_noise(draft, standing) and seen.head is not None and seen.head.commit.replaced == seen.commit.replaced:
         return Leave(reason="the same kernel, its figures within their interval", is_current=True)
@@ -117,8 +122,11 @@ def decide(
     return Publish(pushes=not _holds(seen), is_new=False)
 
 
-def is_untouched(head: BranchHead, standing: Standing | None) -> bool:
-    return head.is_ours or (standing is not None and head.commit.id in standing.heads)
+def is_of_others(head: BranchHead | None, standing: Standing | None) -> bool:
+    """Whether somebody else worked on the branch with this tip."""
+    if head is None or head.is_ours:
+        return False
+    return standing is None or head.commit.id not in standing.heads
 
 
 def newer_than(run_id: str, others: Iterable[Standing], runs: Sequence[str]) -> Standing | None:
@@ -127,7 +135,7 @@ def newer_than(run_id: str, others: Iterable[Standing], runs: Sequence[str]) -> 
         (
             other
             for other in others
-            if (other.is_open or other.last.event is Event.MERGED) and _latest(other, runs) < _age(run_id, runs)
+            if (other.is_open or other.last.event is Event.MERGED) and _is_later(other, run_id, runs)
         ),
         None,
     )
@@ -138,15 +146,14 @@ def _age(run_id: str, runs: Sequence[str]) -> int:
     return runs.index(run_id) if run_id in runs else len(runs)
 
 
-def _latest(standing: Standing, runs: Sequence[str]) -> int:
-    return min(_age(run_id, runs) for run_id in standing.runs)
+def _is_later(standing: Standing, run_id: str, runs: Sequence[str]) -> bool:
+    """Whether a newer run than this had a part in it."""
+    return min(_age(each, runs) for each in standing.runs) < _age(run_id, runs)
 
 
 def _settled_elsewhere(draft: Draft, others: Sequence[Standing]) -> str | None:
     """Why these kernels are not proposed: they were, when wins were grouped otherwise."""
-    brings = frozenset(
-        zip(draft.proposed.places, (win.candidate.id for win in draft.proposed.wins), strict=True),
-    )
+    brings = frozenset(zip(draft.proposed.places, draft.proposed.candidate_ids, strict=True))
     touching = [other for other in others if other.last.brings & brings]
     for other in touching:
         if other.last.event is Event.CLOSED:
@@ -174,12 +181,12 @@ def _is_noise(draft: Draft, standing: Standing | None) -> bool:
     if standing is None or standing.published is None:
         return False
     published, proposed = standing.published, draft.proposed
-    intervals = [win.measurement.interval for win in proposed.wins]
     return (
         published.run_id != proposed.provenance.run_id
         and published.files == files_digest(proposed)
         and all(
-            old.low <= new.high and new.low <= old.high for old, new in zip(published.intervals, intervals, strict=True)
+            old.low <= new.high and new.low <= old.high
+            for old, new in zip(published.intervals, proposed.intervals, strict=True)
         )
     )
 

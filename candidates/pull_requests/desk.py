@@ -2,10 +2,8 @@
 
 `list_pull_requests` reads what the ledger knows of them."""
 
-import fcntl
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from pathlib import Path
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 from candidates.forge import Forge
@@ -13,7 +11,7 @@ from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.pull_requests import PullRequestFacts
 from candidates.ledger.wins import Versions, proposed_of
 from candidates.pull_requests.facts import PullRequestFact, standings
-from candidates.pull_requests.follow import ApprovalOutcome, Change, Follower
+from candidates.pull_requests.follow import ApprovalOutcome, Follower, StateChange
 from candidates.pull_requests.publish import Outcome, Publisher, Style
 from candidates.pull_requests.win import Grouping, Proposed
 from candidates.record import Record
@@ -23,7 +21,7 @@ from candidates.serving_build.builds import BuildStore
 class SyncReport(Record):
     """What `compiler-agent pr sync --json` prints."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[StateChange, ...]
     approval: ApprovalOutcome | None
     outcomes: tuple[Outcome, ...]
     """Of pull requests that an earlier attempt left unfinished, or that waited for their turn."""
@@ -39,15 +37,6 @@ def list_pull_requests(ledger: Ledger, repository: str) -> tuple[Listed, ...]:
     """All of a repository that the ledger knows, as they were last seen; asks no forge."""
     known = standings(PullRequestFacts(ledger).of(repository))
     return tuple(Listed(standing.last, standing.number, standing.url) for standing in known.values())
-
-
-@contextmanager
-def hold_lock(path: Path) -> Iterator[None]:
-    """Waits until no other process of this machine holds it; the end of a process lets it go."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 class PullRequestDesk:

@@ -52,11 +52,11 @@ class PullRequestFact(Record):
     candidate_ids: tuple[str, ...]
     speedup: float = Field(gt=0)
     interval: Interval
-    places: tuple[str, ...] = ()
+    places: tuple[str, ...]
     """With `candidate_ids`: what it brings, however wins are grouped."""
-    intervals: tuple[Interval, ...] = ()
+    intervals: tuple[Interval, ...]
     """Of each win."""
-    files: str = ""
+    files: str
     """Names what its `kernel_files` hold."""
     event: Event
     head: str | None = None
@@ -70,7 +70,7 @@ class PullRequestFact(Record):
     @property
     def brings(self) -> frozenset[tuple[str, str]]:
         """Places and candidates."""
-        return frozenset(zip(self.places, self.candidate_ids, strict=False))
+        return frozenset(zip(self.places, self.candidate_ids, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,11 +105,11 @@ def fact_of(proposed: Proposed, repository: str, event: Event, **details: object
             "op": proposed.op,
             "run_id": proposed.provenance.run_id,
             "build_id": proposed.provenance.build_id,
-            "candidate_ids": tuple(win.candidate.id for win in proposed.wins),
+            "candidate_ids": proposed.candidate_ids,
             "speedup": proposed.speedup,
             "interval": proposed.interval,
             "places": proposed.places,
-            "intervals": tuple(win.measurement.interval for win in proposed.wins),
+            "intervals": proposed.intervals,
             "files": files_digest(proposed),
             "event": event,
         }

@@ -7,7 +7,7 @@ from candidates.forge import Checkout, Forge, ForgeRefused, PullRequest, PullReq
 from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.pull_requests import PullRequestFacts
-from candidates.pull_requests.decide import is_untouched, newer_than
+from candidates.pull_requests.decide import is_of_others, newer_than
 from candidates.pull_requests.facts import Event, Standing, following, same_subject, standings
 from candidates.pull_requests.hostile_text import code
 from candidates.pull_requests.kernel_files import kernel_files
@@ -33,8 +33,8 @@ class ApprovalOutcome(Record):
     reason: str
 
 
-class Change(Record):
-    """Of the state of a pull request since the last look."""
+class StateChange(Record):
+    """Of a pull request, since the last look."""
 
     op: str
     url: str | None
@@ -56,13 +56,13 @@ class Follower:
         self._forge, self._builds, self._proposed_of, self._root = forge, builds, proposed_of, root
         self._ledger, self._facts = ledger, PullRequestFacts(ledger)
 
-    def standings(self) -> Mapping[str, Standing]:
+    def _standings(self) -> Mapping[str, Standing]:
         return standings(self._facts.of(self._forge.repository))
 
     def unfinished_runs(self, runs: Sequence[str]) -> tuple[str, ...]:
         """Of `runs`, newest first, those of which something was pushed and not opened; the newest also where something
         waits for its turn."""
-        known = tuple(self.standings().values())
+        known = tuple(self._standings().values())
         unfinished = {
             each.last.run_id
             for each in known
@@ -73,12 +73,12 @@ class Follower:
         }
         return tuple(run_id for run_id in runs if run_id in unfinished)
 
-    def refresh(self) -> tuple[Change, ...]:
+    def refresh(self) -> tuple[StateChange, ...]:
         """Records what people did: merged, closed, reopened; closes what brings a kernel that was found wrong."""
         open_now = {each.branch: each for each in self._forge.list_open()}
         flaws = Flaws(self._ledger)
         changes = []
-        for standing in self.standings().values():
+        for standing in self._standings().values():
             if standing.last.event is Event.MERGED:
                 continue
             request = open_now.get(standing.last.branch)
@@ -93,7 +93,7 @@ class Follower:
                 changes.append(change)
         return tuple(changes)
 
-    def _see_closed(self, standing: Standing) -> Change | None:
+    def _see_closed(self, standing: Standing) -> StateChange | None:
         request = self._forge.find(standing.last.branch)
         if request is None or request.state is PullRequestState.OPEN:
             return None
@@ -103,23 +103,23 @@ class Follower:
                 self._facts.add(last.model_copy(update={"is_intended": False}))
             return None
         self._facts.add(following(standing, event, number=request.number, url=request.url))
-        return Change(op=last.op, url=request.url, state=request.state)
+        return StateChange(op=last.op, url=request.url, state=request.state)
 
-    def _see_open(self, standing: Standing, request: PullRequest) -> Change | None:
+    def _see_open(self, standing: Standing, request: PullRequest) -> StateChange | None:
         last = standing.last
         if last.is_intended:  # killed before it was closed
             shut(self._forge, self._facts, standing, request.number, last.event, last.note)
             return None
         self._facts.add(following(standing, Event.REOPENED, number=request.number, url=request.url))
-        return Change(op=last.op, url=request.url, state=request.state)
+        return StateChange(op=last.op, url=request.url, state=request.state)
 
-    def _withdraw(self, standing: Standing, request: PullRequest, flaw: str) -> Change | None:
+    def _withdraw(self, standing: Standing, request: PullRequest, flaw: str) -> StateChange | None:
         """Closes it, but for one that people reopened or work on: there it only says so."""
         with self._forge.checkout() as checkout:
             head = checkout.branch_head(
                 request.branch, f"{self._root}/{folder_of(standing.last.op, standing.last.subject)}"
             )
-        is_theirs = standing.last.event is Event.REOPENED or (head is not None and not is_untouched(head, standing))
+        is_theirs = standing.last.event is Event.REOPENED or is_of_others(head, standing)
         note = (
             f"A kernel of this pull request was found wrong after it had won: {code(flaw, most=300)}. Do not merge it."
         )
@@ -127,7 +127,7 @@ class Follower:
         if is_theirs:
             return None
         shut(self._forge, self._facts, standing, request.number, Event.WITHDRAWN, flaw)
-        return Change(op=standing.last.op, url=request.url, state=PullRequestState.CLOSED, reason=flaw)
+        return StateChange(op=standing.last.op, url=request.url, state=PullRequestState.CLOSED, reason=flaw)
 
     def approve_merged(self) -> ApprovalOutcome | None:
         """Makes the newest build live of which the base holds every kernel as proposed; None where there is nothing to
@@ -164,7 +164,7 @@ class Follower:
         return held is not None and all(held.get(name) == file for name, file in kernel_files(proposed).items())
 
     def _approve(self, build_id: str, proposed: Sequence[Proposed]) -> ApprovalOutcome:
-        known = self.standings()
+        known = self._standings()
         urls = [(known[each.win].url if each.win in known else None) or each.branch for each in proposed]
         by = f"{BY_MERGE} {', '.join(dict.fromkeys(urls))}"
         try:

@@ -9,7 +9,7 @@ from candidates.languages.cpp_report import SOURCE
 from candidates.pull_requests.win import Win
 
 _EMPTY_CASE = "CASE: dict[str, Any] = {}\n"
-_FOR_US = "\n# A source of its own:"
+_FOR_US, _IMPORTS, _SPEED, _MAIN = "\n# A source of its own:", "\nimport ", "\n\n# Speed\n", "\n\ndef main("
 
 
 class NoTest(Exception):
@@ -22,11 +22,26 @@ def write_test(win: Win, kernel_file: str, device: str) -> str:
     Everything of others stands in it as the literal of a string. Hidden workloads are not in it: agents may read what
     is merged.
     """
-    template = resources.files("candidates.pull_requests").joinpath("kernel_check.py").read_text()
-    start, end = template.index(_FOR_US), template.index("\nimport ctypes")
-    template = template[:start] + template[end:]
     case = pprint.pformat(_case_of(win, kernel_file, device), width=110, sort_dicts=False)
-    return template.replace(_EMPTY_CASE, f"CASE: dict[str, Any] = {_ascii(case)}\n", 1)
+    # What is left beyond ASCII after `repr` could still be taken for other letters.
+    case = case.encode("ascii", "backslashreplace").decode()
+    return _template().replace(_EMPTY_CASE, f"CASE: dict[str, Any] = {case}\n", 1)
+
+
+def _template() -> str:
+    """`kernel_check` and `kernel_speed` as one file, with all imports at its top."""
+    folder = resources.files("candidates.pull_requests")
+    check, speed = (folder.joinpath(name).read_text() for name in ("kernel_check.py", "kernel_speed.py"))
+    imports = "\n".join(sorted({*_imports(check).splitlines(), *_imports(speed).splitlines()}))
+    docstring, code = check[: check.index(_FOR_US)], check[check.index(_IMPORTS) :]
+    code = code.replace(_imports(check), imports, 1)
+    return docstring + code.replace(_MAIN, speed[speed.index(_SPEED) :] + _MAIN, 1)
+
+
+def _imports(source: str) -> str:
+    """Its first lines that import whole modules."""
+    start = source.index(_IMPORTS) + 1
+    return source[start : source.index("\nfrom ", start)]
 
 
 def _case_of(win: Win, kernel_file: str, device: str) -> dict[str, object]:
@@ -62,10 +77,3 @@ def _case_of(win: Win, kernel_file: str, device: str) -> dict[str, object]:
         case LanguageName.CUDA:
             raise NoTest(f"no test can be written yet for a kernel in {candidate.language.value}")
     return case
-
-
-def _ascii(literal: str) -> str:
-    """What is left beyond ASCII after `repr` could still be taken for other letters."""
-    return "".join(
-        character if character.isascii() else character.encode("unicode_escape").decode() for character in literal
-    )

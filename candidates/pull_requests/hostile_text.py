@@ -5,11 +5,8 @@ Markdown, hide or turn characters, or leave the code span, table cell or fence t
 """
 
 import re
-import unicodedata
 
-_UNFIT = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
-"""Unicode categories: controls, what is invisible or turns the direction of text (Boucher and Anderson, "Trojan
-Source", 2021), lone surrogates, and what no font has."""
+from candidates.printable import printable
 
 _GAP = "\u200b"
 """A blank without width: what it divides reads as before, and is no mention or reference to a forge."""
@@ -17,14 +14,9 @@ _GAP = "\u200b"
 _REFERENCES = re.compile(r"(?<=[@#!])(?=\w)|(?<=://)|(?<=[Gg][Hh])(?=-\d)|(?<=[Ww][Ww][Ww])(?=\.)")
 
 
-def shown(text: str) -> str:
-    """Newlines and tabs stay; every other control or invisible character becomes its escape, as `\\x1b`."""
-    return "".join(_show(character) for character in text.replace("\r\n", "\n"))
-
-
 def inert(text: str) -> str:
-    """`shown`, and what a forge takes for a mention or a reference is divided."""
-    return _REFERENCES.sub(_GAP, shown(text))
+    """`printable`, and what a forge takes for a mention or a reference is divided."""
+    return _REFERENCES.sub(_GAP, printable(text))
 
 
 def code(text: str, most: int = 120) -> str:
@@ -61,10 +53,3 @@ def _cut(text: str, most: int) -> str:
 
 def _longest_run(text: str, character: str) -> int:
     return max((len(run) for run in re.findall(f"{re.escape(character)}+", text)), default=0)
-
-
-def _show(character: str) -> str:
-    if character in "\n\t" or unicodedata.category(character) not in _UNFIT:
-        return character
-    number = ord(character)
-    return f"\\x{number:02x}" if number < 0x100 else f"\\u{number:04x}" if number < 0x10000 else f"\\U{number:08x}"

@@ -20,7 +20,7 @@ from candidates.pull_requests.decide import (
     Rules,
     Seen,
     decide,
-    is_untouched,
+    is_of_others,
 )
 from candidates.pull_requests.draft import Draft, draft_pull_request, foreign_edit
 from candidates.pull_requests.facts import Event, Standing, fact_of, standings
@@ -125,11 +125,10 @@ class Publisher:
     ) -> tuple[Outcome, int | None]:
         """Beside the outcome, the number of a pull request that is open and as it should be."""
         proposed, repository, request = draft.proposed, self._forge.repository, seen.pull_request
-        url = request.url if request is not None else None
-        number = request.number if request is not None else None
+        url, number = seen.url, request.number if request is not None else None
         match decision:
-            case Leave(is_current=True):
-                if standing is None or standing.published is None or number is None:
+            case Leave(is_current=True) if request is not None:
+                if standing is None or standing.published is None:
                     # Killed after it was opened, before that was written down; or the ledger is a new one.
                     return self._settle(draft, request, is_new=True)
                 if proposed.provenance.run_id not in standing.runs:
@@ -162,9 +161,7 @@ class Publisher:
                 put = self._forge.put(proposed.branch, draft.text, is_draft=self._style.is_draft)
                 return self._settle(draft, put, is_new=decision.is_new)
 
-    def _settle(self, draft: Draft, request: PullRequest | None, *, is_new: bool) -> tuple[Outcome, int | None]:
-        if request is None:
-            return _outcome(draft.proposed, OutcomeKind.LEFT, None, "has no pull request"), None
+    def _settle(self, draft: Draft, request: PullRequest, *, is_new: bool) -> tuple[Outcome, int | None]:
         if is_new:
             self._forge.label(request.number, self._style.labels)
         event = Event.OPENED if is_new else Event.UPDATED
@@ -182,7 +179,7 @@ class Publisher:
             if standing is not None and standing.last.event is Event.REOPENED:
                 continue
             head = checkout.branch_head(request.branch, draft.change.folder)
-            is_theirs = head is not None and not is_untouched(head, standing)
+            is_theirs = is_of_others(head, standing)
             note = f"A newer kernel for this op is proposed in {by.url}."
             if is_theirs:
                 note += " This branch holds commits of others, so it stays open."
@@ -196,12 +193,11 @@ class Publisher:
 
 
 def _plan(draft: Draft, seen: Seen, decision: Decision, checkout: Checkout) -> Outcome:
-    url = seen.pull_request.url if seen.pull_request is not None else None
     match decision:
         case Publish():
             what = "open a pull request" if decision.is_new else "update the pull request"
             where = f"push {BRANCH_PREFIX}… and {what}" if decision.pushes else what
-            planned = _outcome(draft.proposed, OutcomeKind.PLANNED, url, f"would {where}")
+            planned = _outcome(draft.proposed, OutcomeKind.PLANNED, seen.url, f"would {where}")
             return planned.model_copy(
                 update={
                     "title": draft.text.title,
@@ -211,11 +207,11 @@ def _plan(draft: Draft, seen: Seen, decision: Decision, checkout: Checkout) -> O
             )
         case Leave():
             kind = OutcomeKind.UNCHANGED if decision.is_current else OutcomeKind.LEFT
-            return _outcome(draft.proposed, kind, url, decision.reason)
+            return _outcome(draft.proposed, kind, seen.url, decision.reason)
         case Conflict():
-            return _outcome(draft.proposed, OutcomeKind.CONFLICT, url, decision.reason)
+            return _outcome(draft.proposed, OutcomeKind.CONFLICT, seen.url, decision.reason)
         case Defer():
-            return _outcome(draft.proposed, OutcomeKind.DEFERRED, url, decision.reason)
+            return _outcome(draft.proposed, OutcomeKind.DEFERRED, seen.url, decision.reason)
 
 
 def _outcome(proposed: Proposed, kind: OutcomeKind, url: str | None, reason: str) -> Outcome:

@@ -98,6 +98,14 @@ class Proposed:
         return tuple(digest_of([self.provenance.model, device.kind, device.model, win.place]) for win in self.wins)
 
     @property
+    def candidate_ids(self) -> tuple[str, ...]:
+        return tuple(win.candidate.id for win in self.wins)
+
+    @property
+    def intervals(self) -> tuple[Interval, ...]:
+        return tuple(win.measurement.interval for win in self.wins)
+
+    @property
     def stems(self) -> tuple[str, ...]:
         """Of the names of each win's files: no two alike, here or in the folder of another pull request."""
         places = [win.place for win in self.wins]

@@ -6,16 +6,15 @@ before or the new one, whole either way.
 """
 
 import contextlib
-import fcntl
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
 
+from candidates.file_lock import hold_lock
 from candidates.record import Record
 from candidates.serving_build.build import UNFINISHED, Build, builds_folder, read_build
 from candidates.serving_build.runtime import MANIFEST, BuildRefused
@@ -64,6 +63,7 @@ class BuildStore:
         self._folder = builds_folder(home)
         self._current = self._folder / "current"
         self._history = self._folder / "approvals.jsonl"
+        self._lock = self._folder / ".lock"
 
     def list(self) -> tuple[Build, ...]:
         """Every build, the newest first. Raises runtime.BuildRefused for one that was changed."""
@@ -93,19 +93,19 @@ class BuildStore:
 
         Raises as `show` does, and SigningKeyFault.
         """
-        with self._locked():
+        with hold_lock(self._lock):
             return self._approve(build_id, by)
 
     def approve_in_place_of(self, live: str | None, build_id: str, by: str) -> Approval:
         """As `approve`, if `live` is what is live (None: nothing). Raises LiveMoved."""
-        with self._locked():
+        with hold_lock(self._lock):
             if (current := self.current()) != live:
                 raise LiveMoved(f"{current or 'nothing'} is live, and not {live or 'nothing'}")
             return self._approve(build_id, by)
 
     def withdraw(self, by: str) -> Approval:
         """Nothing is live afterwards. Raises NothingToRollBack."""
-        with self._locked():
+        with hold_lock(self._lock):
             previous = self.current()
             if previous is None:
                 raise NothingToRollBack(f"no build is live in {self._folder}")
@@ -117,7 +117,7 @@ class BuildStore:
 
         Raises NothingToRollBack, SigningKeyFault.
         """
-        with self._locked():
+        with hold_lock(self._lock):
             previous = self.current()
             if previous is None:
                 raise NothingToRollBack(f"no build is live in {self._folder}")
@@ -147,7 +147,7 @@ class BuildStore:
         Kept are the newest `keep`, the live build, the one that a rollback would go to, and every build approved in
         the last APPROVED_KEPT_DAYS.
         """
-        with self._locked():
+        with hold_lock(self._lock):
             history, live = self.history(), self.current()
             since = datetime.now(UTC) - timedelta(days=APPROVED_KEPT_DAYS)
             kept = {approval.build_id for approval in history if datetime.fromisoformat(approval.at) >= since}
@@ -218,13 +218,6 @@ class BuildStore:
             stream.write(approval.model_dump_json().encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        with (self._folder / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
 
 
 def _live_before(build_id: str, history: tuple[Approval, ...]) -> list[str]:

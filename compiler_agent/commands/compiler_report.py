@@ -7,11 +7,11 @@ import typer
 
 from candidates.candidate import Candidate
 from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.printable import printable
 from compiler_agent.commands.judge import parse_candidate
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.outcome import ExitCode, UserFault, print_json
-from compiler_agent.printable import printable
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import LANGUAGES, compiler_reports
 

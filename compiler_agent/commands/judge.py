@@ -11,13 +11,13 @@ from candidates.candidate import Candidate, Proposal
 from candidates.ledger.evaluations import Evaluations
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Measurement
+from candidates.printable import printable
 from candidates.task import KernelTask
 from candidates.verdict import Accepted, NeedsDevice, Rejected, Verdict, is_native
 from compiler_agent.commands.options import JsonOption, SandboxOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.machine import require_machine
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
-from compiler_agent.printable import printable
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import LANGUAGES, open_workbench
 

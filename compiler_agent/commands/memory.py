@@ -6,9 +6,9 @@ import typer
 
 from candidates.ledger.cards import Cards
 from candidates.ledger.ledger import Ledger
+from candidates.printable import printable
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, print_json
-from compiler_agent.printable import printable
 from compiler_agent.settings import read_settings
 
 app = typer.Typer(help="What runs measured of changes to kernels, as agents are shown it.", no_args_is_help=True)

@@ -11,6 +11,7 @@ from rich.table import Table
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
+from candidates.printable import printable
 from candidates.record import Record
 from candidates.spending import BudgetStop, Caps, Usage
 from compiler_agent.commands.options import JsonOption
@@ -28,7 +29,6 @@ from compiler_agent.models.metered import open_model
 from compiler_agent.models.prices import Price
 from compiler_agent.models.retry import RetryPolicy
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
-from compiler_agent.printable import printable
 from compiler_agent.settings import Settings, read_settings
 
 app = typer.Typer(help="Language models: whether they answer, and how well they write kernels.", no_args_is_help=True)

@@ -7,12 +7,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.printable import printable
 from candidates.pull_requests.desk import PullRequestDesk, list_pull_requests
 from candidates.pull_requests.follow import ApprovalKind
 from candidates.pull_requests.publish import Outcome, OutcomeKind
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
-from compiler_agent.printable import printable
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import REPOSITORY_NAMES, open_desk
 
@@ -22,7 +22,8 @@ _NO_REPOSITORY = (
     "no repository is configured: set COMPILER_AGENT_REPOSITORY to the folder of a git repository, or to owner/name "
     "with COMPILER_AGENT_FORGE=github"
 )
-_GOOD = (OutcomeKind.OPENED, OutcomeKind.UPDATED, OutcomeKind.UNCHANGED, OutcomeKind.PLANNED)
+_GOOD = {OutcomeKind.OPENED, OutcomeKind.UPDATED, OutcomeKind.UNCHANGED, OutcomeKind.PLANNED}
+_TO_MEND = {OutcomeKind.REFUSED, OutcomeKind.CONFLICT}
 
 
 @app.command("open")
@@ -32,6 +33,8 @@ def open_requests(
     json: JsonOption = False,
 ) -> ExitCode:
     """Opens or updates the pull requests of a run whose build passed its gates. May be repeated at any time.
+
+    Exit code 1: none is open and as it should be, or one was refused or is in conflict.
 
     Example: COMPILER_AGENT_REPOSITORY=../kernels compiler-agent pr open --dry-run
     """
@@ -45,13 +48,16 @@ def open_requests(
         result_console.print("nothing to propose: the run's build did not pass its gates, or has no kernels")
     for outcome in () if json else outcomes:
         _print(outcome)
-    return ExitCode.DONE if any(outcome.kind in _GOOD for outcome in outcomes) else ExitCode.NOT_ACHIEVED
+    kinds = {outcome.kind for outcome in outcomes}
+    return ExitCode.DONE if kinds & _GOOD and not kinds & _TO_MEND else ExitCode.NOT_ACHIEVED
 
 
 @app.command()
 def sync(json: JsonOption = False) -> ExitCode:
     """Reads what became of all pull requests, finishes what was interrupted or waited for its turn, and approves a
     build all of whose kernels are merged.
+
+    Exit code 1: a pull request was refused or is in conflict, or the build of what is merged cannot go live.
 
     Example: compiler-agent pr sync
     """
@@ -71,7 +77,8 @@ def sync(json: JsonOption = False) -> ExitCode:
         if not (report.changes or report.outcomes or report.approval):
             result_console.print("nothing changed")
     is_impossible = report.approval is not None and report.approval.kind is ApprovalKind.IMPOSSIBLE
-    return ExitCode.NOT_ACHIEVED if is_impossible else ExitCode.DONE
+    needs_mending = is_impossible or any(outcome.kind in _TO_MEND for outcome in report.outcomes)
+    return ExitCode.NOT_ACHIEVED if needs_mending else ExitCode.DONE
 
 
 @app.command("list")

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from candidates.printable import printable
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
-from compiler_agent.printable import printable
 from compiler_agent.settings import read_settings
 from kernel_sandbox.docker_engine import connect_engine
 from kernel_sandbox.docker_image import ImageName, build_image, import_this_machine, record_image

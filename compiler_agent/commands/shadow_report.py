@@ -6,10 +6,10 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
+from candidates.printable import printable
 from candidates.serving_build.counters import read_counters
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, print_json, result_console
-from compiler_agent.printable import printable
 
 _SHOWN = 5
 

@@ -10,6 +10,7 @@ from candidates.candidate import Proposal
 from candidates.ledger.blobs import BlobError, BlobStore
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.proposals import proposals_of
+from candidates.printable import printable
 from candidates.transcript import Transcript, Turn
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.models.completion import (
@@ -30,7 +31,6 @@ from compiler_agent.models.completion import (
 from compiler_agent.models.endpoints import known_secrets, read_endpoints
 from compiler_agent.models.redaction import Redactor
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console
-from compiler_agent.printable import printable
 from compiler_agent.settings import Settings, read_settings
 
 

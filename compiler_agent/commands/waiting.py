@@ -4,10 +4,10 @@ from rich.table import Table
 
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.waiting import waiting_for_device
+from candidates.printable import printable
 from candidates.verdict import NeedsDevice
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, print_json, result_console
-from compiler_agent.printable import printable
 from compiler_agent.settings import read_settings
 
 

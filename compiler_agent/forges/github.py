@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import github
 import github.PullRequest
@@ -29,8 +28,8 @@ from candidates.forge import (
     PullRequestText,
 )
 from compiler_agent.forges.git import Git, temporary_clone
+from compiler_agent.forges.github_address import API_URL, git_url, repository_name
 
-API_URL = "https://api.github.com"
 T = TypeVar("T")
 
 _PER_PAGE = 100
@@ -39,8 +38,6 @@ _FAILED_WAIT_S = 2.0
 """After a failure of GitHub's; doubled each time."""
 _SECONDARY_WAIT_S = 60.0
 """What GitHub asks for where a secondary limit names no time."""
-
-logging.getLogger("github").setLevel(logging.ERROR)
 
 
 class GitHubForge:
@@ -66,6 +63,8 @@ class GitHubForge:
             {f"http.{self._git_url}.extraHeader": f"Authorization: Basic {credentials}"},
             hidden=(self._git_url,),
         )
+        # It warns, with addresses, of what is raised here anyway.
+        logging.getLogger("github").setLevel(logging.ERROR)
         # Its own retries would repeat a POST whose answer was lost, and wait for an hour.
         self._api = github.Github(
             auth=github.Auth.Token(token),
@@ -221,25 +220,3 @@ def _shown(request: github.PullRequest.PullRequest) -> PullRequest:
         is_draft=bool(request.draft),
         labels=tuple(label.name for label in request.labels),
     )
-
-
-def repository_name(url: str) -> str:
-    """Of its address for git, as reports name it."""
-    return url.removesuffix(".git")
-
-
-def git_url(api_url: str, name: str) -> tuple[str, str]:
-    """Of the repository, and its protocol. Raises ForgeRefused for an address that would show the token to others."""
-    try:
-        address = urlsplit(api_url)
-    except ValueError:  # its text has the address
-        address = urlsplit("")
-    is_this_machine = address.hostname in ("127.0.0.1", "::1", "localhost")
-    if address.hostname is None or address.username is not None:
-        raise ForgeRefused(
-            "COMPILER_AGENT_FORGE_URL is no address of an API: set it to https://HOST/api/v3, without a user in it"
-        )
-    if address.scheme != "https" and not (address.scheme == "http" and is_this_machine):
-        raise ForgeRefused("COMPILER_AGENT_FORGE_URL would show the token to everybody on the way: use https")
-    host = "github.com" if address.hostname == "api.github.com" else address.netloc
-    return f"{address.scheme}://{host}/{name}.git", address.scheme

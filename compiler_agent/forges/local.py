@@ -4,15 +4,15 @@ Its state is read back from the repository: merged when the base holds its branc
 gone. A merge that squashes is not seen as one: then the base holds other commits.
 """
 
-import fcntl
 import json
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pydantic import Field
 
+from candidates.file_lock import hold_lock
 from candidates.forge import BRANCH_PREFIX, Checkout, ForgeRefused, PullRequest, PullRequestState, PullRequestText
 from candidates.record import Record
 from candidates.whole_file import write_whole
@@ -45,7 +45,8 @@ class LocalForge:
         """`repository`: a bare one or one with files, the same by whatever path; `records`: a folder outside
         of it. Raises ForgeRefused."""
         self._path, self._records, self._base = repository.resolve(), records, base_branch
-        self._git = Git("file", hidden=(str(self._path), str(repository)))
+        self._lock = records / ".lock"
+        self._git = Git("file", hidden=(str(self._path),))
         if not self._path.is_dir():
             raise ForgeRefused("COMPILER_AGENT_REPOSITORY names no folder: set it to that of a git repository")
         self._records.mkdir(parents=True, exist_ok=True)
@@ -61,12 +62,12 @@ class LocalForge:
         return temporary_clone(self._git, str(self._path), self._base, push_options=(_WITHOUT_HOOKS,))
 
     def find(self, branch: str) -> PullRequest | None:
-        with self._locked():
+        with hold_lock(self._lock):
             found = [each for each in self._all() if each.branch == branch]
         return self._shown(found[-1]) if found else None
 
     def list_open(self) -> Iterator[PullRequest]:
-        with self._locked():
+        with hold_lock(self._lock):
             recorded = self._all()
         for each in recorded:
             shown = self._shown(each)
@@ -77,11 +78,13 @@ class LocalForge:
         head = self._head(branch)
         if head is None:
             raise ForgeRefused(f"the repository has no branch {branch}")
-        with self._locked():
+        with hold_lock(self._lock):
             recorded = self._all()
             for each in recorded:
                 if each.branch == branch and self._state(each) is PullRequestState.OPEN:
                     changed = each.model_copy(update={"text": text, "head": head})
+                    if changed == each:
+                        return self._shown(each)
                     break
             else:
                 base = self._base or default_branch(self._git, str(self._path), self._path)
@@ -91,19 +94,19 @@ class LocalForge:
         return self._shown(changed)
 
     def label(self, number: int, labels: tuple[str, ...]) -> None:
-        with self._locked():
+        with hold_lock(self._lock):
             known = self._one(number)
             self._write(known.model_copy(update={"labels": tuple(dict.fromkeys((*known.labels, *labels)))}))
 
     def comment(self, number: int, text: str, marker: str) -> None:
-        with self._locked():
+        with hold_lock(self._lock):
             known = self._one(number)
             if all(each.marker != marker for each in known.comments):
                 added = (*known.comments, _Comment(marker=marker, text=text))
                 self._write(known.model_copy(update={"comments": added}))
 
     def close(self, number: int) -> None:
-        with self._locked():
+        with hold_lock(self._lock):
             self._write(self._one(number).model_copy(update={"is_closed": True}))
 
     def _shown(self, recorded: _Recorded) -> PullRequest:
@@ -154,9 +157,3 @@ class LocalForge:
 
     def _body_file(self, number: int) -> Path:
         return (self._records / f"{number}.md").absolute()
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with (self._records / ".lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield

@@ -1,6 +1,8 @@
 """`compiler-agent pr` by hand, on a local repository and on GitHub."""
 
 import json
+import re
+import sys
 
 import pytest
 
@@ -8,7 +10,7 @@ from candidates.pull_requests.win import Grouping
 from compiler_agent.forge_settings import ForgeName, read_forge_settings, read_token
 from compiler_agent.main import run_command
 from compiler_agent.outcome import ExitCode, UserFault
-from tests.candidates.pull_requests.past_runs import Kernel, PastRuns
+from tests.candidates.pull_requests.past_runs import PACKED_LINEAR, Kernel, PastRuns
 from tests.forge_server.repository import PeoplesRepository
 from tests.forge_server.server import NAME, TOKEN, github_server
 
@@ -108,6 +110,39 @@ def test_nothing_to_propose_is_not_achieved(home, repository, capsys):
     assert json.loads(capsys.readouterr().out) == []
 
 
+def test_what_is_in_conflict_is_not_achieved(home, repository, monkeypatch, capsys):
+    """Also where another is open and as it should be."""
+    monkeypatch.setenv("COMPILER_AGENT_PULL_REQUEST_LIMIT", "1")
+    PastRuns(home).add("run1", PACKED_LINEAR, Kernel())
+    run_command(["pr", "open", "--dry-run", "--json"])
+    _, norm = json.loads(capsys.readouterr().out)
+    folder = re.search(r"compiler_agent_kernels/\w+", norm["difference"])[0]
+    assert run_command(["pr", "open", "--json"]) == ExitCode.DONE
+    assert [each["kind"] for each in json.loads(capsys.readouterr().out)] == ["opened", "deferred"]
+    repository.commit("main", {f"{folder}/mine.cpp": "int mine;\n"})
+    assert run_command(["pr", "sync", "--json"]) == ExitCode.NOT_ACHIEVED
+    synced = json.loads(capsys.readouterr().out)["outcomes"]
+    assert run_command(["pr", "open", "--json"]) == ExitCode.NOT_ACHIEVED
+    opened = json.loads(capsys.readouterr().out)
+    assert [each["kind"] for each in synced] == [each["kind"] for each in opened] == ["unchanged", "conflict"]
+
+
+def test_what_the_forge_refuses_is_not_achieved(home, tmp_path, monkeypatch, capsys):
+    PastRuns(home).add("run1", Kernel())
+    with github_server(tmp_path / "github") as server:
+        monkeypatch.setenv("COMPILER_AGENT_FORGE", "github")
+        monkeypatch.setenv("COMPILER_AGENT_REPOSITORY", NAME)
+        monkeypatch.setenv("COMPILER_AGENT_FORGE_URL", server.api_url)
+        monkeypatch.setenv("GITHUB_TOKEN", TOKEN)
+        server.may_push = False
+        for command in ("open", "sync"):
+            assert run_command(["pr", command]) == ExitCode.NOT_ACHIEVED
+            assert "refused: rmsnorm" in capsys.readouterr().out
+        server.may_push = True
+        for command in ("sync", "open"):
+            assert run_command(["pr", command]) == ExitCode.DONE
+
+
 def test_settings_come_from_the_environment():
     assert read_forge_settings({}) is None
     settings = read_forge_settings(
@@ -126,7 +161,9 @@ def test_settings_come_from_the_environment():
     assert "t" not in repr(settings).split()
 
 
-def test_listing_needs_no_token(home, monkeypatch, capsys):
+def test_listing_needs_neither_token_nor_pygithub(home, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "github", None)  # as where it is not installed
+    monkeypatch.delitem(sys.modules, "compiler_agent.forges.github", raising=False)
     monkeypatch.setenv("COMPILER_AGENT_FORGE", "github")
     monkeypatch.setenv("COMPILER_AGENT_REPOSITORY", NAME)
     assert run_command(["pr", "list", "--json"]) == ExitCode.DONE

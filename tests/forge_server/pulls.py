@@ -28,7 +28,6 @@ class Pull:
     merged_at: str | None = None
     labels: list[str] = field(default_factory=list)
     comments: list[str] = field(default_factory=list)
-    edits: int = 0
 
 
 class Pulls:
@@ -96,7 +95,6 @@ class Pulls:
 
     def edit(self, number: int, asked: Json) -> Json:
         pull = self.one(number)
-        pull.edits += 1
         for name in ("title", "body", "state"):
             if name in asked:
                 setattr(pull, name, asked[name])

@@ -37,7 +37,8 @@ def test_only_whole_parts_of_kernels_are_left_out(runs):
     body = draft_of(runs, "run1", Grouping.OP).text.body
     assert len(body) < MOST_CHARACTERS + 300
     assert all(heading in body for heading in FIRST)
-    assert "more parts did not fit" in body
+    assert "more parts did not fit: see the manifest" in body
+    assert body.rstrip().endswith("-->")
     assert body.count("<details>") == body.count("</details>") > 0
 
 

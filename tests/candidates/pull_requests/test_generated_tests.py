@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from candidates.ceilings import fingerprint_device
 from candidates.ledger.wins import proposed_of
 from candidates.pull_requests.draft import draft_pull_request
 from candidates.pull_requests.generated_test import NoTest
@@ -85,28 +86,50 @@ def test_the_generated_test_passes_for_its_kernel(tmp_path, kernel):
     assert ("skipped" in ran.stdout) == (kernel is TRITON)  # its speed needs a GPU
 
 
+# The kernel, what of its source is replaced by what, and what the test says of it.
 BREAKAGES = {
-    "wrong_epsilon": (NORM, "1e-5", "1e-3"),
-    "no_weight": (NORM, " * weight[i];", ";"),
-    "last_row_left_out": (NORM, "r < rows", "r < rows - 1"),
-    "last_column_left_out": (NORM, "for (int i = 0; i < 576; ++i) y", "for (int i = 0; i < 575; ++i) y"),
-    "writes_beyond_its_output": (NORM, "r < rows; ++r", "r < rows + 1; ++r"),
-    "writes_to_its_input": (NORM, "double sum = 0;", "double sum = 0; const_cast<float*>(x)[r * 576] += 1;"),
-    "low_precision": (NORM, "const float scale =", "const float scale = (1 + 1e-4f) *"),
-    "another_answer_each_time": (NORM, "double sum = 0;", "static double sum = 0; sum *= 1e-7;"),
-    "right_for_one_row_only": (NORM, "r < rows", "r < (rows > 8 ? 8 : rows)"),
-    "wrong_where_rows_are_constant": (NORM, "double sum = 0;", "double sum = x[r * 576] == x[r * 576 + 1] ? 9 : 0;"),
-    "zeros": (NORM, "x[r * 576 + i] * scale * weight[i]", "0"),
-    "crashes": (NORM, "double sum = 0;", "double sum = *(volatile double*)8;"),
-    "does_not_compile": (NORM, "double sum = 0;", "double sum = 0"),
-    "another_signature": (NORM, "int64_t rows) {", "int64_t rows, int more) {"),
-    "another_name": (NORM, "void kernel(", "void other("),
-    "packed_wrongly": (PACKED_LINEAR, "= weight[o * 64 + i]", "= weight[i]"),
-    "state_left_as_it_was": (STATE, "total[r * 64 + i] += x[r * 64 + i];", ""),
-    "triton_wrong": (TRITON, "x * 3 + 1, ", "x * 3, "),
-    "triton_without_its_mask": (TRITON, "x * 3 + 1, mask=at < size", "x * 3 + 1"),
-    "triton_that_raises": (TRITON, "    grid =", "    raise ValueError\n    grid ="),
-    "state_updated_twice": (STATE, "+= x[r * 64 + i]", "+= 2 * x[r * 64 + i]"),
+    "wrong_epsilon": (NORM, "1e-5", "1e-3",
+        "on normal inputs: y: element"),
+    "no_weight": (NORM, " * weight[i];", ";",
+        "on normal inputs: y: element"),
+    "last_row_left_out": (NORM, "r < rows", "r < rows - 1",
+        "not every element of y was written"),
+    "last_column_left_out": (NORM, "for (int i = 0; i < 576; ++i) y", "for (int i = 0; i < 575; ++i) y",
+        "not every element of y was written"),
+    "writes_beyond_its_output": (NORM, "double sum = 0;", "double sum = 0; y[(r + 1) * 576] = 1;",
+        "wrote to y or beyond it"),
+    "writes_to_its_input": (NORM, "double sum = 0;", "double sum = 0; const_cast<float*>(x)[r * 576] += 1;",
+        "wrote to x or beyond it"),
+    "low_precision": (NORM, "const float scale =", "const float scale = (1 + 1e-4f) *",
+        "on normal inputs: y: element"),
+    "another_answer_each_time": (NORM, "double sum = 0;", "static double sum = 0; sum *= 1e-7;",
+        "two calls on equal inputs differ in y"),
+    "right_for_one_row_only": (NORM, "r < rows", "r < (rows > 8 ? 8 : rows)",
+        "not every element of y was written"),
+    "wrong_where_rows_are_constant": (NORM, "double sum = 0;", "double sum = x[r * 576] == x[r * 576 + 1] ? 9 : 0;",
+        "on constant_rows inputs: y: element"),
+    "zeros": (NORM, "x[r * 576 + i] * scale * weight[i]", "0",
+        "on normal inputs: y: element"),
+    "crashes": (NORM, "double sum = 0;", "double sum = *(volatile double*)8;",
+        "the kernel crashed (signal 11)"),
+    "does_not_compile": (NORM, "double sum = 0;", "double sum = 0",
+        "the kernel does not compile"),
+    "another_signature": (NORM, "int64_t rows) {", "int64_t rows, int more) {",
+        "the kernel does not"),
+    "another_name": (NORM, "void kernel(", "void other(",
+        "the kernel does not"),
+    "packed_wrongly": (PACKED_LINEAR, "= weight[o * 64 + i]", "= weight[i]",
+        "on normal inputs: y: element"),
+    "state_left_as_it_was": (STATE, "total[r * 64 + i] += x[r * 64 + i];", "",
+        "on normal inputs: peak: element"),
+    "triton_wrong": (TRITON, "x * 3 + 1, ", "x * 3, ",
+        "on normal inputs: y: element"),
+    "triton_without_its_mask": (TRITON, "x * 3 + 1, mask=at < size", "x * 3 + 1",
+        "wrote to y or beyond it"),
+    "triton_that_raises": (TRITON, "    grid =", "    raise ValueError\n    grid =",
+        "ValueError"),
+    "state_updated_twice": (STATE, "+= x[r * 64 + i]", "+= 2 * x[r * 64 + i]",
+        "on normal inputs: peak: element"),
 }  # fmt: skip
 
 
@@ -118,7 +141,7 @@ _SOON = ("wrong_epsilon", "last_row_left_out", "writes_to_its_input", "crashes",
     "breakage", [name if name in _SOON else pytest.param(name, marks=pytest.mark.slow) for name in BREAKAGES]
 )
 def test_generated_tests_catch_a_broken_kernel(tmp_path, breakage):
-    kernel, right, wrong = BREAKAGES[breakage]
+    kernel, right, wrong, due_words = BREAKAGES[breakage]
     target = written(tmp_path, kernel)
     (source,) = (path for path in target.iterdir() if path.suffix in (".cpp", ".py") and path.stem[:5] != "test_")
     text = source.read_text()
@@ -127,23 +150,31 @@ def test_generated_tests_catch_a_broken_kernel(tmp_path, breakage):
     ran = run_tests(target, "--benchmark-disable", "-k", "agrees_with_pytorch")
     assert ran.returncode == 1, ran.stdout
     assert "failed" in ran.stdout
+    assert due_words in ran.stdout
 
 
 def test_speed_is_compared_where_pytest_benchmark_is_installed(tmp_path):
     target = written(tmp_path, NORM)
-    ran = run_tests(target, "-k", "test_speed and 8", "--benchmark-min-rounds=3", "--benchmark-max-time=0.1")
+    ran = run_tests(target, "-k", "test_speed", "--benchmark-min-rounds=3", "--benchmark-max-time=0.1")
     assert ran.returncode == 0, ran.stdout
-    assert "1 passed" in ran.stdout
+    assert "3 passed" in ran.stdout
 
 
-def test_a_kernel_that_became_slow_is_noticed_where_it_was_measured(tmp_path):
+@pytest.mark.parametrize("is_here", [True, False], ids=["where_it_was_measured", "and_elsewhere_only_reported"])
+def test_a_kernel_that_became_slow_is_noticed(tmp_path, is_here):
     target = written(tmp_path, NORM)
-    (source,) = target.glob("*.cpp")
+    (source,), (generated,) = target.glob("*.cpp"), target.glob("test_*.py")
     slow = "for (volatile int i = 0; i < 30000000; ++i) {}\n  for (int64_t r = 0;"
     source.write_text(source.read_text().replace("for (int64_t r = 0;", slow, 1))
-    ran = run_tests(target, "-k", "test_speed and 8", "--benchmark-min-rounds=1", "--benchmark-max-time=0.1")
-    assert ran.returncode == 1, ran.stdout
-    assert "times as fast as PyTorch eager" in ran.stdout
+    device = f" 'device': {fingerprint_device().model!r}"
+    assert device in generated.read_text()
+    if not is_here:
+        another_stepping = f"{device[:-1]}1'"
+        generated.write_text(generated.read_text().replace(device, another_stepping))
+    ran = run_tests(target, "-k", "test_speed", "--benchmark-min-rounds=1", "--benchmark-max-time=0.1")
+    assert ran.returncode == (1 if is_here else 0), ran.stdout
+    assert ("times as fast as PyTorch eager" in ran.stdout) == is_here
+    assert ("1 failed" if is_here else "3 passed") in ran.stdout
 
 
 def test_without_pytest_benchmark_speed_is_skipped(tmp_path):

@@ -10,7 +10,7 @@ from markdown_it import MarkdownIt
 from candidates.ledger.wins import proposed_of
 from candidates.pull_requests.body import MOST_CHARACTERS
 from candidates.pull_requests.draft import draft_pull_request
-from candidates.pull_requests.hostile_text import code, fence, plain_word, shown, slug
+from candidates.pull_requests.hostile_text import code, fence, plain_word, slug
 from candidates.pull_requests.win import Grouping
 from tests.candidates.pull_requests.past_runs import Kernel, PastRuns
 from tests.candidates.pull_requests.test_generated_tests import run_tests
@@ -93,11 +93,6 @@ def test_words_for_branches_and_titles_are_plain(text):
     assert re.fullmatch(r"[A-Za-z0-9_.]{1,60}", plain_word(text))
 
 
-def test_shown_keeps_what_can_be_seen():
-    assert shown("größer\tals\n") == "größer\tals\n"
-    assert shown("\u202e\x1b") == "\\u202e\\x1b"
-
-
 @pytest.fixture
 def runs(tmp_path):
     return PastRuns(tmp_path / "home")
@@ -141,18 +136,6 @@ def test_hostile_names_and_references_are_literals_of_the_generated_test(runs, t
     (tmp_path / name).write_text(generated)
     ran = run_tests(tmp_path, "--collect-only")
     assert ran.returncode == 0, ran.stdout
-
-
-def test_a_body_that_would_be_too_long_is_cut_between_its_parts(runs):
-    kernels = [
-        Kernel(changes={"site": f"site-{number}"}, source=f"int x{number};", note="long " * 300) for number in range(40)
-    ]
-    runs.add("run", *kernels)
-    (proposed,) = proposed_of(runs.ledger, "run", Grouping.OP, ())
-    body = draft_pull_request(proposed, "kernels").text.body
-    assert len(body) < 65_000
-    assert "see the manifest" in body
-    assert body.rstrip().endswith("-->")
 
 
 def test_the_body_says_what_a_reviewer_needs(runs):

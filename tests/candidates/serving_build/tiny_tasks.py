@@ -1,10 +1,11 @@
 """Tasks and measurements of tiny kernels, for this machine."""
 
+import functools
 from collections.abc import Mapping
-from pathlib import Path
 
 import torch
 
+from candidates.ceilings import fingerprint_device
 from candidates.device import DeviceFingerprint
 from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
@@ -12,15 +13,13 @@ from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, Kerne
 FLOAT = ElementType.FLOAT32
 
 
+@functools.cache
 def local_device() -> DeviceFingerprint:
-    fields: dict[str, str] = {}
-    for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-        name, _, value = line.partition(":")
-        fields.setdefault(name.strip(), value.strip())
+    here = fingerprint_device()
     return DeviceFingerprint(
         kind="cpu",
-        model=fields.get("model name", "unnamed"),
-        features=tuple(flag for flag in ("avx2", "fma") if flag in fields.get("flags", "").split()),
+        model=here.model,
+        features=tuple(flag for flag in ("avx2", "fma") if flag in here.features),
         cores=1,
         cache_bytes=(32768,),
         compiler="g++",

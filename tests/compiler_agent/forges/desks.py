@@ -1,8 +1,9 @@
 """A desk at a forge, and what is to be seen there."""
 
+from candidates.file_lock import hold_lock
 from candidates.ledger.ledger import Ledger
 from candidates.pull_requests.decide import Rules
-from candidates.pull_requests.desk import PullRequestDesk, hold_lock
+from candidates.pull_requests.desk import PullRequestDesk
 from candidates.pull_requests.publish import Style
 from candidates.pull_requests.win import Grouping
 from candidates.serving_build.builds import BuildStore

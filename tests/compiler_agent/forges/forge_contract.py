@@ -121,7 +121,7 @@ class ForgeContract:
         assert (opened.branch, opened.state, opened.text) == (BRANCH, PullRequestState.OPEN, TEXT)
         assert forge.find(BRANCH) == opened
         before = site.traces()
-        assert site.server is None or forge.put(BRANCH, TEXT, is_draft=False) == opened
+        assert forge.put(BRANCH, TEXT, is_draft=False) == opened
         assert site.traces() == before
         changed = forge.put(BRANCH, TEXT.model_copy(update={"body": "other"}), is_draft=False)
         assert changed.number == opened.number

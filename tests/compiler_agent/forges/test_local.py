@@ -1,4 +1,5 @@
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -50,3 +51,16 @@ def test_a_base_that_is_not_there_is_refused_in_words(tmp_path):
         forge = LocalForge(site.repository.path, tmp_path / "records", base_branch="release")
         with pytest.raises(ForgeRefused, match="no branch release"), forge.checkout():
             pass
+
+
+@pytest.mark.parametrize("name", [".", ".git"])
+def test_messages_hide_the_address_and_leave_other_words(tmp_path, monkeypatch, name):
+    with local_site(tmp_path, is_bare=False) as site:
+        monkeypatch.chdir(site.repository.path)
+        forge = LocalForge(Path(name), tmp_path / "records")
+        site.repository.path.rename(tmp_path / "moved")
+        with pytest.raises(ForgeRefused) as raised, forge.checkout():
+            pass
+    assert "'***' does not appear to be a git repository" in str(raised.value)
+    assert "and the repository exists." in str(raised.value)
+    assert str(tmp_path) not in str(raised.value)

@@ -112,7 +112,6 @@ def test_what_was_cut_off_is_finished_and_not_repeated(github, runs, moment):
     fault = Fault(method=method, path=path, status=502, times=100, is_done=moment == "answer_lost")
     github.server.faults.append(fault)
     if moment == "answer_lost":
-        github.server.faults.append(Fault(method="GET", path="/pulls$", status=502, times=0))
         fault.times = 1
         desk(github, runs).open()
     else:

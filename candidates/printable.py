@@ -1,10 +1,11 @@
-"""Text of others (models, compilers, candidates) made fit for a terminal: it can show itself, and do nothing else."""
+"""Text of others (models, compilers, candidates) made fit to be shown: it can be read, and do nothing else."""
 
 import unicodedata
 
-_UNFIT = ("Cc", "Cf", "Cs", "Zl", "Zp")
-"""Unicode categories: controls (C1 holds a one-byte CSI), lone surrogates, and what is invisible or turns the direction
-of text, so that source reads otherwise than it compiles (Boucher and Anderson, "Trojan Source", 2021)."""
+_UNFIT = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
+"""Unicode categories: controls (C1 holds a one-byte CSI), what is invisible or turns the direction of text, so that
+source reads otherwise than it compiles (Boucher and Anderson, "Trojan Source", 2021), lone surrogates, and what no font
+has."""
 
 
 def printable(text: str) -> str:
