@@ -91,29 +91,6 @@ class Stage(StrEnum):
     END_TO_END = "end_to_end"
 
 
-_AROUND_A_SEARCH_S = 40.0
-"""Before each search baselines are timed; after it come a race and a confirmation."""
-
-
-def expected_search_s(search_s: float, searches: int = 1) -> float:
-    """What so many searches take, roughly; only for the display of time left."""
-    return (search_s + _AROUND_A_SEARCH_S) * searches
-
-
-def expected_seconds(request: RunRequest) -> dict[Stage, float]:
-    """What each stage of an embedded run takes, roughly; only for the display of time left."""
-    if isinstance(request, PromoteRequest):
-        return {Stage.BUILD: 5.0, Stage.END_TO_END: 60.0 + request.end_to_end_s + request.compile_s}
-    return {
-        Stage.DEVICE: 10.0,
-        Stage.REPLAY: 10.0,
-        Stage.RANKING: 60.0,
-        Stage.SEARCH: request.search_s + _AROUND_A_SEARCH_S * request.hot_ops,
-        Stage.BUILD: 5.0,
-        Stage.END_TO_END: 60.0 + request.end_to_end_s + request.compile_s,
-    }
-
-
 class Progress(Record):
     """One line of live progress."""
 
@@ -123,6 +100,14 @@ class Progress(Record):
     best_speedup: float | None = None
     """Best screening speedup of this op so far, over its best baseline."""
     message: str
+
+
+class RunFailure(Record):
+    """Why a run did not go on; the same request afterwards goes on with it."""
+
+    message: str
+    after_progress: int = Field(ge=0)
+    """Sequence of the last progress before it; 0: there was none."""
 
 
 class Ranking(Record):

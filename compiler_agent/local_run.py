@@ -10,7 +10,7 @@ import os
 import secrets
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,7 +24,9 @@ from temporalio.exceptions import ApplicationError
 from candidates.ceilings import fingerprint_device
 from candidates.exam import ExamRequest
 from candidates.ledger.ledger import AnyReport, AnyRequest, Ledger
-from candidates.run import PromoteRequest, RunRequest, Stage, TuneRequest, expected_search_s, expected_seconds
+from candidates.ledger.run_states import RunStates
+from candidates.run import PromoteRequest, RunRequest, TuneRequest
+from candidates.time_left import expected_seconds
 from compiler_agent.child_processes import start_child, stop_child
 from compiler_agent.outcome import UserFault
 from compiler_agent.progress import ProgressDisplay
@@ -54,7 +56,6 @@ class _Kind:
     word: str
     """Its runs are named by it."""
     workflow: str
-    expected_s: Mapping[Stage, float]
 
 
 def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console: Console) -> AnyReport:
@@ -71,7 +72,12 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
         console.print(f"going on with {run_id}", highlight=False)
     try:
         with _exclusive(settings.home), temporal_server(settings) as address, _workers(settings, address) as workers:
-            asyncio.run(_follow(settings, ledger, kind, _input(request, run_id, device.id), console, address, workers))
+            run, display = _input(request, run_id, device.id), ProgressDisplay(expected_seconds(request), console)
+            try:
+                asyncio.run(_follow(settings, ledger, kind, run, display, address, workers))
+            except (RunFailed, UserFault) as fault:
+                RunStates(ledger).put_failure(run_id, str(fault))
+                raise
     except KeyboardInterrupt:
         console.print(f"{run_id} stopped; the same command goes on with it", highlight=False)
         raise
@@ -84,15 +90,13 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
 def _kind(request: AnyRequest) -> _Kind:
     match request:
         case PromoteRequest():
-            return _Kind(word="promote", workflow=PromoteKernels.__name__, expected_s=expected_seconds(request))
+            return _Kind(word="promote", workflow=PromoteKernels.__name__)
         case RunRequest():
-            return _Kind(word="run", workflow=TuningRun.__name__, expected_s=expected_seconds(request))
+            return _Kind(word="run", workflow=TuningRun.__name__)
         case TuneRequest():
-            expected_s = {Stage.SEARCH: expected_search_s(request.search_s)}
-            return _Kind(word="tune", workflow=TuneTask.__name__, expected_s=expected_s)
+            return _Kind(word="tune", workflow=TuneTask.__name__)
         case ExamRequest():
-            expected_s = {Stage.SEARCH: expected_search_s(request.search_s, len(request.tasks))}
-            return _Kind(word="exam", workflow=ModelExam.__name__, expected_s=expected_s)
+            return _Kind(word="exam", workflow=ModelExam.__name__)
 
 
 def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | ShipInput | SearchInput | ExamInput:
@@ -136,7 +140,7 @@ async def _follow(
     ledger: Ledger,
     kind: _Kind,
     run: RunInput | ShipInput | SearchInput | ExamInput,
-    console: Console,
+    display: ProgressDisplay,
     address: str,
     workers: tuple[subprocess.Popen[bytes], ...],
 ) -> None:
@@ -151,7 +155,7 @@ async def _follow(
     )
     ended = asyncio.ensure_future(handle.result())
     seen = 0
-    with ProgressDisplay(kind.expected_s, console) as display:
+    with display:
         try:
             while not ended.done():
                 await asyncio.wait([ended], timeout=POLL_S)

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from candidates.run import Progress, Stage
+from candidates.time_left import seconds_left
 
 
 class ProgressDisplay:
@@ -43,10 +44,7 @@ class ProgressDisplay:
         self._console.print(self._line(progress), highlight=False, soft_wrap=True)
 
     def seconds_left(self) -> float:
-        stages = list(self._expected_s)
-        later = sum(self._expected_s[stage] for stage in stages[stages.index(self._stage) + 1 :])
-        in_stage = self._expected_s[self._stage] - (time.monotonic() - self._stage_started)
-        return max(0.0, in_stage) + later
+        return seconds_left(self._expected_s, self._stage, time.monotonic() - self._stage_started)
 
     def _line(self, progress: Progress) -> Text:
         elapsed = int(time.monotonic() - self._started)

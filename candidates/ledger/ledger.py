@@ -193,7 +193,7 @@ class Ledger:
         )
         with Session(self._engine) as session:
             return tuple(
-                RecordedProgress(row.sequence, row.recorded_at, Progress.model_validate(row.record))
+                RecordedProgress(row.sequence, in_utc(row.recorded_at), Progress.model_validate(row.record))
                 for row in session.scalars(statement)
             )
 

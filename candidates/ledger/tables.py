@@ -46,6 +46,13 @@ class ProgressRow(Fact):
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"), index=True)
 
 
+class RunFailureRow(Fact):
+    """A run could not go on; it may have been gone on with since, and failed again."""
+
+    __tablename__ = "run_failures"
+    run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"), index=True)
+
+
 class StageRow(Fact):
     """Result of a stage of a run that is one per run: `replay`, `ranking`, `live_checks`, and `end_to_end` or
     `build_failure`."""
@@ -110,6 +117,15 @@ class SearchEndRow(Fact):
     __table_args__ = (UniqueConstraint("run_id", "task_id"),)
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"))
     task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"))
+
+
+class CompilerReportRow(Fact):
+    """What a candidate's compiler made of it for a task."""
+
+    __tablename__ = "compiler_reports"
+    __table_args__ = (UniqueConstraint("task_id", "candidate_id"),)
+    task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"))
+    candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.candidate_id"))
 
 
 class EvaluationRow(Fact):
