@@ -6,27 +6,34 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from candidates.device import DeviceCeilings
 from candidates.reference import load_reference
-from candidates.task import InputRole, KernelTask, Workload
+from candidates.task import KernelTask, Workload
 
 
 def floor_us(
-    task: KernelTask, workload: Workload, ceilings: DeviceCeilings, parameter_bytes: int | None = None
+    task: KernelTask,
+    workload: Workload,
+    ceilings: DeviceCeilings,
+    parameter_bytes: int | None = None,
+    flops: int | None = None,
 ) -> float:
     """The larger of moving every input and output once and of the reference's matrix arithmetic, for one call.
 
     Cold parameters come from memory, everything else from the level that holds one call's working set. Elementwise
     arithmetic is not counted. `parameter_bytes` replaces the task's own where a candidate has packed its parameters.
+    `flops` are those of `count_flops`, where they are counted already.
     """
     if parameter_bytes is None:
         parameter_bytes = task.parameter_bytes()
-    moving_bytes = activation_bytes(task, workload)
+    moving_bytes = task.activation_bytes(workload)
+    if flops is None:
+        flops = count_flops(task, workload)
     rate = ceilings.bytes_per_s(moving_bytes + parameter_bytes)
     if parameters_are_cold(task, last_cache_bytes(ceilings)):
         memory_rate = ceilings.bytes_per_s(ceilings.read[-1].working_set_bytes)
         moving_s = parameter_bytes / memory_rate + moving_bytes / ceilings.bytes_per_s(moving_bytes)
     else:
         moving_s = (parameter_bytes + moving_bytes) / rate
-    return 1e6 * max(moving_s, count_flops(task, workload) / _flops_per_s(task, ceilings))
+    return 1e6 * max(moving_s, flops / _flops_per_s(task, ceilings))
 
 
 def parameters_are_cold(task: KernelTask, last_cache_bytes: int) -> bool:
@@ -37,12 +44,6 @@ def parameters_are_cold(task: KernelTask, last_cache_bytes: int) -> bool:
 def last_cache_bytes(ceilings: DeviceCeilings) -> int:
     """The last level of `read` lies far outside all caches, the one before it is the last cache."""
     return ceilings.read[-2].working_set_bytes
-
-
-def activation_bytes(task: KernelTask, workload: Workload) -> int:
-    """Bytes of one call that are not parameters: activations and states read, outputs written."""
-    inputs = sum(spec.size_bytes(workload.axes) for spec in task.inputs if spec.role is not InputRole.PARAMETER)
-    return inputs + sum(spec.size_bytes(workload.axes) for spec in task.outputs)
 
 
 def count_flops(task: KernelTask, workload: Workload) -> int:

@@ -60,6 +60,11 @@ class WorkloadMeasurement(Record):
     """floor / kernel_only: 1.0 is the roofline of the cache level that holds the working set."""
     parameters_are_cold: bool
     decision: Decision
+    flops: int | None = Field(ge=0, default=None)
+    """Of one call of the reference, as `candidates.floor` counts them: matrix products and convolutions alone, two for
+    a multiply-add. None: measured before they were recorded."""
+    moved_bytes: int | None = Field(ge=0, default=None)
+    """Of one call where each parameter, activation and state is read once and each output written once."""
 
 
 class Measurement(Record):

@@ -229,3 +229,12 @@ class KernelTask(Record):
         """Bytes of one set of parameters; parameters have no axes that vary between workloads."""
         axes = self.workloads[0].axes
         return sum(spec.size_bytes(axes) for spec in self.inputs_of(InputRole.PARAMETER))
+
+    def activation_bytes(self, workload: Workload) -> int:
+        """Bytes of one call that are not parameters: activations and states read, outputs written."""
+        inputs = sum(spec.size_bytes(workload.axes) for spec in self.inputs if spec.role is not InputRole.PARAMETER)
+        return inputs + sum(spec.size_bytes(workload.axes) for spec in self.outputs)
+
+    def moved_bytes(self, workload: Workload) -> int:
+        """The least that one call moves: every input read once, every output written once."""
+        return self.parameter_bytes() + self.activation_bytes(workload)

@@ -21,7 +21,7 @@ from candidates.benchmark.statistics import (
     median_ratio,
 )
 from candidates.device import DeviceCeilings
-from candidates.floor import floor_us
+from candidates.floor import count_flops, floor_us
 from candidates.judge.defences import Defence, Defences
 from candidates.judge.outputs import Fault, rejected
 from candidates.kernel_runner import NoGraph, Prepared
@@ -44,6 +44,7 @@ class _Heat:
     pairing: Pairing
     opponent: Baseline
     baselines_us: Mapping[Baseline, float]
+    flops: int
 
 
 class Bout:
@@ -157,9 +158,11 @@ class Bout:
             speedup_over_best=speedup.speedup,
             interval=speedup.interval,
             pairs=heat.pairing.pairs,
-            share_of_floor=floor_us(self._contest.task, workload, self._ceilings) / kernel_only_us,
+            share_of_floor=self._floor_us(workload) / kernel_only_us,
             parameters_are_cold=self._contest.are_parameters_cold,
             decision=decision,
+            flops=heat.flops,
+            moved_bytes=self._contest.task.moved_bytes(workload),
         )
 
     def _open_heat(self, workload: Workload) -> _Heat:
@@ -179,7 +182,13 @@ class Bout:
                     opponent, baseline = Baseline.CURRENT, current
         count = self._contest.choose_count(workload, baselines_us[opponent], candidate_us)
         pairing = Pairing(baseline, candidate, count, self._rng, self._audit, self._handshake)
-        return _Heat(pairing=pairing, opponent=opponent, baselines_us=baselines_us)
+        flops = count_flops(self._contest.task, workload)
+        return _Heat(pairing=pairing, opponent=opponent, baselines_us=baselines_us, flops=flops)
+
+    def _floor_us(self, workload: Workload, parameter_bytes: int | None = None) -> float:
+        """Of a workload whose heat is open."""
+        flops = self._heats[workload.name].flops
+        return floor_us(self._contest.task, workload, self._ceilings, parameter_bytes, flops)
 
     def _estimate_calls(self, workload: Workload, baseline_us: float) -> int:
         most = self._contest.choose_count(workload, baseline_us, baseline_us / 100)
@@ -191,14 +200,14 @@ class Bout:
             # A candidate may have packed its parameters into fewer bytes than the task's.
             packed = self._prepared.size_bytes // self._contest.parameter_sets
             parameter_bytes = min(packed, self._contest.task.parameter_bytes())
-        floor = floor_us(self._contest.task, workload, self._ceilings, parameter_bytes)
+        floor = self._floor_us(workload, parameter_bytes)
         fastest_us = median(pairing.candidate_times_us())
         if fastest_us >= _POSSIBLE_SHARE * floor or Defence.FLOOR not in self._defences:
             return
         if median(pairing.baseline_times_us()) < _POSSIBLE_SHARE * floor:
             return  # PyTorch can do it too: the floor counts bytes that this op need not touch, as of a table's rows
         self._ceilings = self._measure_again(self._ceilings)
-        floor = floor_us(self._contest.task, workload, self._ceilings, parameter_bytes)
+        floor = self._floor_us(workload, parameter_bytes)
         if fastest_us < _POSSIBLE_SHARE * floor:
             self._catch(
                 Reason.FASTER_THAN_POSSIBLE,

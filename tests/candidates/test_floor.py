@@ -54,6 +54,19 @@ def test_few_rows_are_bound_by_bytes_and_many_by_flops() -> None:
     assert floor_us(task, many, CEILINGS) == pytest.approx(1e6 * 2 * 512 * 256 * 512 / 1e11)
 
 
+def test_counted_flops_are_not_counted_again() -> None:
+    many = linear_task(1).workloads[1]
+    task = linear_task(1).model_copy(update={"reference": "def reference(x, weight):\n    raise RuntimeError"})
+    assert floor_us(task, many, CEILINGS, flops=2 * 512 * 256 * 512) == floor_us(linear_task(1), many, CEILINGS)
+
+
+def test_every_tensor_moves_once() -> None:
+    task = linear_task(30)
+    assert [task.moved_bytes(workload) for workload in task.workloads] == [
+        4 * (rows * 256 + 512 * 256 + rows * 512) for rows in (1, 512)
+    ]
+
+
 def test_parameters_of_many_instances_come_from_memory() -> None:
     warm, cold = linear_task(1), linear_task(30)
     assert not parameters_are_cold(warm, 4 << 20)

@@ -26,6 +26,7 @@ from candidates.task import (
 )
 from candidates.verdict import Reason, Rejected
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from tests.candidates.past_searches import measurement
 
 REFERENCE = """
 def reference(x, weight):
@@ -194,6 +195,23 @@ def test_screening_measures_every_public_workload(benchmark_of_tests: Benchmark)
     assert measured.stage is Stage.SCREEN
     assert {workload.workload for workload in measured.workloads} == {"rows=1", "rows=16"}
     assert all(workload.candidate_us == pytest.approx(workload.kernel_only_us + 1.0) for workload in measured.workloads)
+
+
+def test_measurements_tell_what_one_call_computes_and_moves(benchmark_of_tests: Benchmark) -> None:
+    task = task_of((1, 16))
+    racer = kernel(HONEST, task)
+    measured = benchmark_of_tests.screen(task, racer.candidate, racer.artifact)
+    assert isinstance(measured, Measurement)
+    told = {each.workload: (each.flops, each.moved_bytes) for each in measured.workloads}
+    assert told == {f"rows={rows}": (0, 4 * (2 * rows * 256 + 256)) for rows in (1, 16)}
+
+
+def test_measurements_of_older_releases_tell_neither() -> None:
+    older = measurement(2.0).model_dump(mode="json")
+    for each in older["workloads"]:
+        del each["flops"], each["moved_bytes"]
+    read = Measurement.model_validate(older)
+    assert [(each.flops, each.moved_bytes) for each in read.workloads] == [(None, None)]
 
 
 def test_screening_stops_a_kernel_that_is_far_behind(benchmark_of_tests: Benchmark) -> None:
