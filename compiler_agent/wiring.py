@@ -326,8 +326,10 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     builder = Builder(
                         make_sandbox(settings), LANGUAGES, slots=cores, cache_folder=settings.cache / ARTIFACTS
                     )
-                    build = BuildActivities(ledger, blobs, builder, parallel=cores)
-                    services.append(QueueService(queue=name, activities=[build.build_generation], parallel=2))
+                    reports = CompilerReports(builder, REPORTERS)
+                    build = BuildActivities(ledger, blobs, builder, reports, parallel=cores)
+                    building = [build.build_generation, build.report_best]
+                    services.append(QueueService(queue=name, activities=building, parallel=2))
                 case queues.SHIP:
                     ship = ShipActivities(ledger, blobs, settings.home, device)
                     requests = PullRequestActivities(ledger, functools.partial(open_desk, settings, ledger))

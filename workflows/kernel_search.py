@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from temporalio import workflow
+from temporalio.exceptions import ActivityError
 
 from workflows import queues
 from workflows.retries import HEARTBEAT_TIMEOUT, RETRY
@@ -12,6 +13,7 @@ with workflow.unsafe.imports_passed_through():
         Generation,
         GenerationOutcome,
         ProposeInput,
+        ReportInput,
         SearchInput,
         SearchOutcome,
         SettleInput,
@@ -45,7 +47,24 @@ class KernelSearch:
             heartbeat_timeout=HEARTBEAT_TIMEOUT,
             retry_policy=RETRY,
         )
+        if workflow.patched("report-best"):
+            await self._report_best(search)
         return SearchOutcome(tried=self._tried)
+
+    async def _report_best(self, search: SearchInput) -> None:
+        """For readers alone: a search that has ended well loses nothing where there is no report."""
+        try:
+            await workflow.execute_activity(
+                "report_best",
+                ReportInput(run_id=search.run_id, task_id=search.task_id),
+                task_queue=queues.BUILD,
+                schedule_to_close_timeout=timedelta(minutes=15),
+                start_to_close_timeout=timedelta(minutes=5),
+                heartbeat_timeout=HEARTBEAT_TIMEOUT,
+                retry_policy=RETRY,
+            )
+        except ActivityError as error:
+            workflow.logger.warning("no compiler report for %s of %s: %s", search.op, search.run_id, error.cause)
 
     async def _search_with(self, number: int, search: SearchInput) -> str:
         """Why the agent of this number stopped."""

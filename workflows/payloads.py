@@ -81,6 +81,11 @@ class SettleInput(Record):
     last_stage: MeasurementStage = MeasurementStage.CONFIRM
 
 
+class ReportInput(Record):
+    run_id: str
+    task_id: str
+
+
 class ShipInput(Record):
     run_id: str
     device_id: str

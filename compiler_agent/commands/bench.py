@@ -1,6 +1,5 @@
 """`compiler-agent bench`: is this kernel faster, and than what?"""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -8,7 +7,13 @@ from rich.table import Table
 
 from candidates.measurement import Decision, Measurement
 from candidates.verdict import Rejected, is_native
-from compiler_agent.commands.judge import parse_candidate, print_verdict, record_evaluation, verdict_document
+from compiler_agent.commands.judge import (
+    CandidateArgument,
+    find_candidate,
+    print_verdict,
+    record_evaluation,
+    verdict_document,
+)
 from compiler_agent.commands.options import JsonOption, SandboxOption
 from compiler_agent.commands.task import find_task
 from compiler_agent.machine import require_machine
@@ -19,7 +24,7 @@ from compiler_agent.wiring import open_workbench
 
 def bench(
     task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
-    candidate: Annotated[Path, typer.Argument(help="A candidate file, such as kernel.cpp.")],
+    candidate: CandidateArgument,
     confirm: Annotated[bool, typer.Option(help="Confirm a win in 7 fresh processes.")] = True,
     sandbox: SandboxOption = None,
     json: JsonOption = False,
@@ -32,7 +37,7 @@ def bench(
     require_machine(settings)
     with open_workbench(settings) as workbench:
         found = find_task(workbench.ledger, task)
-        parsed = parse_candidate(candidate)
+        parsed = find_candidate(workbench.ledger, candidate)
         built = workbench.builder.build(found, parsed)
         verdict = built if isinstance(built, Rejected) else workbench.judge.judge(found, parsed, built)
         measured: Measurement | Rejected | None = None

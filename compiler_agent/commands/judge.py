@@ -9,7 +9,7 @@ import typer
 from candidates.agent import Attempt
 from candidates.candidate import Candidate, Proposal
 from candidates.ledger.evaluations import Evaluations
-from candidates.ledger.ledger import Ledger
+from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.measurement import Measurement
 from candidates.printable import printable
 from candidates.task import KernelTask
@@ -21,10 +21,14 @@ from compiler_agent.outcome import ExitCode, UserFault, print_json, result_conso
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import LANGUAGES, open_workbench
 
+CandidateArgument = Annotated[
+    str, typer.Argument(help="A candidate file, such as kernel.cpp, or the id of a candidate in the ledger.")
+]
+
 
 def judge(
     task: Annotated[str, typer.Argument(help="Id of a task, or the start of it.")],
-    candidate: Annotated[Path, typer.Argument(help="A candidate file, such as kernel.cpp.")],
+    candidate: CandidateArgument,
     seed: Annotated[int | None, typer.Option(min=0, help="Repeat a judgement with its seed.")] = None,
     sanitize: Annotated[bool, typer.Option(help="Also run it under sanitizers of memory and behaviour.")] = True,
     sandbox: SandboxOption = None,
@@ -40,7 +44,7 @@ def judge(
     require_machine(settings)
     with open_workbench(settings) as bench:
         found = find_task(bench.ledger, task)
-        parsed = parse_candidate(candidate)
+        parsed = find_candidate(bench.ledger, candidate)
         built = bench.builder.build(found, parsed)
         verdict = built if isinstance(built, Rejected) else bench.judge.judge(found, parsed, built, seed)
         sanitized = None
@@ -76,6 +80,16 @@ def parse_candidate(path: Path) -> Candidate:
                 raise UserFault(str(error)) from error
     endings = ", ".join(name.file_ending for name in LANGUAGES)
     raise UserFault(f"{path}: no language has the ending {path.suffix!r}; known are {endings}")
+
+
+def find_candidate(ledger: Ledger, file_or_id: str) -> Candidate:
+    path = Path(file_or_id)
+    if path.exists() or path.suffix in {language.file_ending for language in LANGUAGES}:
+        return parse_candidate(path)
+    try:
+        return ledger.candidate(file_or_id)
+    except LedgerError as error:
+        raise UserFault(f"{error}, and there is no file {path}") from error
 
 
 def record_evaluation(

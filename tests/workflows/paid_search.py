@@ -24,6 +24,7 @@ from temporalio.client import Client
 
 from candidates.agent import Attempt, Budget, KernelAgent, Proposals, Stop
 from candidates.candidate import Candidate, LanguageName
+from candidates.compiler_report import CompilerReport
 from candidates.languages.cpp import CppLanguage
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
@@ -117,7 +118,7 @@ class DyingAgent:
 
 
 class Bench:
-    """Builder, judge, sanitizers and benchmark in one: the same source, the same outcome."""
+    """Builder, compiler reports, judge, sanitizers and benchmark in one: the same source, the same outcome."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -126,6 +127,9 @@ class Bench:
     def build(self, task: KernelTask, candidate: Candidate) -> bytes | Rejected:
         self._place.dies_at("build")
         return _rejected(Reason.BUILD_FAILED) if _chance(candidate) < 0.2 else candidate.source.encode()
+
+    def report(self, task: KernelTask, candidate: Candidate) -> CompilerReport:
+        return CompilerReport(notes=("compiled once more",))
 
     def judge(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> Accepted | Rejected:
         self._judged += 1
@@ -209,7 +213,7 @@ def services(place: Place) -> list[QueueService]:
     )
     bench = Bench(place)
     author = AuthorActivities(ledger, blobs, {"llm": DyingAgent(agent, place)}.__getitem__)
-    build = BuildActivities(ledger, blobs, bench, parallel=2)
+    build = BuildActivities(ledger, blobs, bench, bench, parallel=2)
     device = DeviceSearchActivities(
         ledger, blobs, bench, bench, lambda task: bench, lambda task: None, lambda *kernel: None
     )
@@ -217,7 +221,7 @@ def services(place: Place) -> list[QueueService]:
     return [
         QueueService(queue=queues.CONTROL, activities=[tune.conclude_tune, tune.conclude_exam], parallel=2),
         QueueService(queue=queues.AUTHOR, activities=[author.propose], parallel=8),
-        QueueService(queue=queues.BUILD, activities=[build.build_generation], parallel=2),
+        QueueService(queue=queues.BUILD, activities=[build.build_generation, build.report_best], parallel=2),
         QueueService(
             queue=queues.device_queue(place.device_id),
             activities=[device.evaluate_generation, device.settle_winner],

@@ -6,21 +6,24 @@ import pytest
 from temporalio.testing import ActivityEnvironment
 
 from candidates.agent import Stop, stop_for_device
+from candidates.builder import CompilerUnavailable
 from candidates.candidate import Candidate, LanguageName, Proposal
+from candidates.compiler_report import CompilerReport
 from candidates.gpu_counters import KernelCounters, WorkloadCounters
 from candidates.gpu_profiler import NotCounted
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import ModelCalls
+from candidates.ledger.reports import RecordedReports
 from candidates.ledger.waiting import waiting_for_device
-from candidates.run import RunRequest
+from candidates.run import RunRequest, SearchEnd
 from candidates.spending import Caps, ModelBudget
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected
 from kernel_sandbox.sandbox import SandboxError
 from tests.candidates.past_searches import measurement
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
-from workflows.payloads import Generation, ProposeInput, SettleInput
+from workflows.payloads import Generation, ProposeInput, ReportInput, SettleInput
 
 TASK = KernelTask(
     op="Double",
@@ -225,6 +228,53 @@ def test_failed_builds_are_recorded_in_the_order_of_the_proposals(ledger, tmp_pa
         proposals=tuple(blobs.put(proposal.model_dump_json().encode()) for proposal in proposals),
         wall_s=0.0,
     )
-    build = BuildActivities(ledger, blobs, SlowFirstBuilder(), parallel=3)
+    build = BuildActivities(ledger, blobs, SlowFirstBuilder(), CountedReports(), parallel=3)
     ActivityEnvironment().run(build.build_generation, generation)
     assert [attempt.proposal for attempt in ledger.attempts("run", TASK.id)] == proposals
+
+
+class CountedReports:
+    """Says how often it was asked, or that the machine has no compiler."""
+
+    def __init__(self, fault=None):
+        self.asked, self.fault = [], fault
+
+    def report(self, task, candidate):
+        self.asked.append(candidate.id)
+        if self.fault is not None:
+            raise self.fault
+        return CompilerReport(notes=(f"asked {len(self.asked)} times",))
+
+
+def _ended_search(ledger, tmp_path, candidate_id, decision="lost"):
+    """Activities over a ledger in which the search of TASK has ended with this best candidate, and their reports."""
+    end = SearchEnd(task_id=TASK.id, op=TASK.op, decision=decision, candidate_id=candidate_id, reason="so", tried=1)
+    ledger.put_search_end("run", end)
+    reports = CountedReports()
+    return BuildActivities(ledger, BlobStore(tmp_path / "blobs"), SlowFirstBuilder(), reports, parallel=1), reports
+
+
+def test_the_best_candidate_of_a_search_is_reported_once(ledger, tmp_path):
+    candidate = Candidate(language=LanguageName.CPP, source="void best() {}")
+    ledger.put_candidate(candidate)
+    build, reports = _ended_search(ledger, tmp_path, candidate.id)
+    for _ in range(2):
+        ActivityEnvironment().run(build.report_best, ReportInput(run_id="run", task_id=TASK.id))
+    assert reports.asked == [candidate.id]
+    assert RecordedReports(ledger).of(TASK.id, candidate.id).notes == ("asked 1 times",)
+
+
+def test_a_search_without_a_best_candidate_asks_no_compiler(ledger, tmp_path):
+    build, reports = _ended_search(ledger, tmp_path, None, "no_program")
+    ActivityEnvironment().run(build.report_best, ReportInput(run_id="run", task_id=TASK.id))
+    assert reports.asked == []
+
+
+def test_a_compiler_that_is_not_there_leaves_no_report(ledger, tmp_path):
+    candidate = Candidate(language=LanguageName.CPP, source="void best() {}")
+    ledger.put_candidate(candidate)
+    build, reports = _ended_search(ledger, tmp_path, candidate.id)
+    reports.fault = CompilerUnavailable("no g++")
+    with pytest.raises(CompilerUnavailable):
+        ActivityEnvironment().run(build.report_best, ReportInput(run_id="run", task_id=TASK.id))
+    assert RecordedReports(ledger).of(TASK.id, candidate.id) is None

@@ -18,6 +18,7 @@ from workflows.payloads import (
     Generation,
     GenerationOutcome,
     ProposeInput,
+    ReportInput,
     RunInput,
     SearchInput,
     SearchPlan,
@@ -105,6 +106,10 @@ class RecordedActivities:
         self._note("settle_winner", settle.task_id, settle.stop_reason)
 
     @activity.defn
+    def report_best(self, ask: ReportInput) -> None:
+        self._note("report_best", ask.task_id)
+
+    @activity.defn
     def check_live(self, ship: ShipInput) -> None:
         self._note("check_live")
 
@@ -170,7 +175,7 @@ def test_stages_come_in_order_and_searches_one_after_the_other(server_address, r
     result = asyncio.run(_run(server_address, recorded))
     assert result == ShippedBuild(build_id="b")
     generation = ["propose", "build_generation", "evaluate_generation"]
-    search = [*generation, *generation, "propose", "settle_winner"]
+    search = [*generation, *generation, "propose", "settle_winner", "report_best"]
     assert [call[0] for call in recorded.calls] == [
         "measure_device", "replay_traffic", "rank_hot_ops", *search, *search,
         "check_live", "assemble_build", "gate_build", "conclude_run", "propose_pull_requests",

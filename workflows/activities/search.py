@@ -10,6 +10,7 @@ from candidates.agent import Attempt, Budget, KernelAgent, Stop, fastest_first
 from candidates.benchmark.benchmark import Benchmark, LiveKernel
 from candidates.builder import Builder
 from candidates.candidate import Candidate, Proposal
+from candidates.compiler_reports import CompilerReports
 from candidates.gpu_counters import WorkloadCounters
 from candidates.gpu_profiler import NotCounted
 from candidates.judge.judge import Judge
@@ -18,6 +19,7 @@ from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
+from candidates.ledger.reports import RecordedReports
 from candidates.ledger.retractions import Retractions
 from candidates.measurement import Decision, Measurement
 from candidates.measurement import Stage as MeasurementStage
@@ -28,7 +30,7 @@ from candidates.spending import op_account, run_account
 from candidates.task import KernelTask
 from candidates.verdict import Evidence, Reason, Rejected, is_native
 from workflows.activities.heartbeat import beating
-from workflows.payloads import Generation, GenerationOutcome, ProposeInput, SettleInput
+from workflows.payloads import Generation, GenerationOutcome, ProposeInput, ReportInput, SettleInput
 
 FINALISTS = 2
 """Screening ranks within a few per cent; so many of its best go into the race."""
@@ -89,8 +91,11 @@ class AuthorActivities:
 
 
 class BuildActivities:
-    def __init__(self, ledger: Ledger, blobs: BlobStore, builder: Builder, parallel: int) -> None:
+    def __init__(
+        self, ledger: Ledger, blobs: BlobStore, builder: Builder, reports: CompilerReports, parallel: int
+    ) -> None:
         self._ledger, self._blobs, self._builder, self._parallel = ledger, blobs, builder, parallel
+        self._reports = reports
 
     @activity.defn
     def build_generation(self, generation: Generation) -> float:
@@ -105,6 +110,18 @@ class BuildActivities:
                 if failure is not None:
                     self._ledger.put_attempt(generation.run_id, task.id, Attempt(proposal=proposal, verdict=failure))
         return time.monotonic() - started
+
+    @activity.defn
+    def report_best(self, ask: ReportInput) -> None:
+        """Asks the compiler what it made of the search's best candidate, once."""
+        ends = self._ledger.search_ends(ask.run_id)
+        best = next((end.candidate_id for end in ends if end.task_id == ask.task_id), None)
+        recorded = RecordedReports(self._ledger)
+        if best is None or recorded.of(ask.task_id, best) is not None:
+            return
+        with beating():
+            made = self._reports.report(self._ledger.task(ask.task_id), self._ledger.candidate(best))
+        recorded.put(ask.task_id, best, made)
 
     def _build(self, task: KernelTask, candidate: Candidate) -> Rejected | None:
         """None: its artifact is there."""

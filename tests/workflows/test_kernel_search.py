@@ -1,0 +1,95 @@
+"""The last step of KernelSearch: a compiler report of the best; without one, no harm; searches in flight replay."""
+
+import asyncio
+import contextlib
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from temporalio import activity
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.worker import Replayer, Worker
+
+from candidates.builder import CompilerUnavailable
+from candidates.spending import ModelBudget
+from tests.workflows.kernel_search_before import KernelSearchBefore
+from tests.workflows.paid_search import open_namespace
+from workflows import queues
+from workflows.kernel_search import KernelSearch
+from workflows.payloads import Generation, ProposeInput, ReportInput, SearchInput, SearchOutcome, SettleInput
+from workflows.retries import RETRY
+
+SEARCH = SearchInput(
+    run_id="run1",
+    device_id="cpu-none",
+    task_id="t",
+    op="Double",
+    agents=("search",),
+    models=ModelBudget(),
+    seconds=10.0,
+    attempts=10,
+)
+
+
+class Others:
+    """Activities of a search whose agent stops at once; they note their names."""
+
+    def __init__(self, fault=None):
+        self.calls, self.fault = [], fault
+
+    @activity.defn
+    def propose(self, ask: ProposeInput) -> Generation:
+        self.calls.append("propose")
+        return Generation(run_id="run1", task_id="t", proposals=(), stop_reason="no_progress: flat", wall_s=0.0)
+
+    @activity.defn
+    def settle_winner(self, settle: SettleInput) -> None:
+        self.calls.append("settle_winner")
+
+    @activity.defn
+    def report_best(self, ask: ReportInput) -> None:
+        self.calls.append("report_best")
+        if self.fault is not None:
+            raise self.fault
+
+
+async def search_with(address, workflow, others):
+    """The outcome, and the history."""
+    client = await open_namespace(address, f"search-{uuid.uuid4().hex}")
+    all_of_them = [others.propose, others.settle_winner, others.report_best]
+    names = (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.device_queue(SEARCH.device_id))
+    async with contextlib.AsyncExitStack() as stack:
+        for name in names:
+            worker = Worker(
+                client,
+                task_queue=name,
+                workflows=[workflow] if name == queues.CONTROL else [],
+                activities=all_of_them,
+                activity_executor=ThreadPoolExecutor(2),
+            )
+            await stack.enter_async_context(worker)
+        handle = await client.start_workflow(
+            "KernelSearch", SEARCH, id="search", task_queue=queues.CONTROL, result_type=SearchOutcome
+        )
+        return await handle.result(), await handle.fetch_history()
+
+
+@pytest.mark.parametrize("workflow", [KernelSearchBefore, KernelSearch])
+def test_searches_in_flight_replay(server_address, workflow):
+    async def replay():
+        _, history = await search_with(server_address, workflow, others)
+        await Replayer(workflows=[KernelSearch], data_converter=pydantic_data_converter).replay_workflow(history)
+
+    others = Others()
+    asyncio.run(replay())
+    assert ("report_best" in others.calls) == (workflow is KernelSearch)
+
+
+@pytest.mark.parametrize(
+    ("fault", "tries"), [(CompilerUnavailable("no g++"), 1), (RuntimeError("a full disk"), RETRY.maximum_attempts)]
+)
+def test_a_report_that_fails_takes_nothing_from_the_search(server_address, fault, tries):
+    others = Others(fault)
+    outcome, _ = asyncio.run(search_with(server_address, KernelSearch, others))
+    assert outcome == SearchOutcome(tried=0)
+    assert others.calls == ["propose", "settle_winner", *["report_best"] * tries]
