@@ -1,0 +1,129 @@
+"""Text and numbers as charts write them. Names come from agents and strangers, so each is made harmless first."""
+
+import math
+import unicodedata
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from markupsafe import escape
+
+MISSING = "—"
+TIMES = "\N{MULTIPLICATION SIGN}"
+LONGEST_TEXT = 12_000
+STACKED_MARKS = 2
+"""Accents on one letter; more of them would write over the lines above and below."""
+
+ASCII_CONTROLS = {code: " " if chr(code).isspace() else "\ufffd" for code in (*range(32), 127)}
+
+
+def clean_text(text: str) -> str:
+    """One line that XML can hold: spaces for breaks, U+FFFD for controls, lone surrogates and turns of direction."""
+    text = text[:LONGEST_TEXT]
+    if text.isascii():
+        # The common case, and faster by far than a look at each character.
+        return text.translate(ASCII_CONTROLS)
+    kept: list[str] = []
+    stacked = 0
+    for character in text:
+        stacked = stacked + 1 if unicodedata.category(character).startswith("M") else 0
+        if stacked <= STACKED_MARKS:
+            kept.append(" " if character.isspace() else character if character.isprintable() else "\ufffd")
+    return "".join(kept)
+
+
+def text_columns(text: str) -> int:
+    """Widths of a letter that the text takes in a monospaced font, at most: other scripts may be twice as wide."""
+    return sum(1 if ord(character) < 0x300 or character in "…—▲▼" else 2 for character in text)
+
+
+def shorten_text(text: str, columns: int) -> str:
+    """The text cleaned, cut with … where it is wider than `columns` letters."""
+    # No longer a start is looked at than could be shown, so that a long name costs no more than a short one.
+    start = text[: 4 * columns + 4]
+    cleaned = clean_text(start)
+    if len(start) == len(text) and text_columns(cleaned) <= columns:
+        return cleaned
+    return cut_text(cleaned, columns - 1, text_columns)
+
+
+def shorten_to_bytes(text: str, most_bytes: int) -> str:
+    """The text cleaned, cut with … where its escaped form is longer than `most_bytes`."""
+    start = text[: most_bytes + 1]
+    cleaned = clean_text(start)
+    if len(start) == len(text[:LONGEST_TEXT]) and escaped_bytes(cleaned) <= most_bytes:
+        return cleaned
+    return cut_text(cleaned, most_bytes - len("…".encode()), escaped_bytes)
+
+
+def cut_text(text: str, room: int, measure: Callable[[str], int]) -> str:
+    """The longest start of the text that measures at most `room`, and …."""
+    kept: list[str] = []
+    for character in text:
+        room -= measure(character)
+        if room < 0:
+            break
+        kept.append(character)
+    return "".join(kept).rstrip() + "…"
+
+
+def escaped_bytes(text: str) -> int:
+    return len(str(escape(text)).encode())
+
+
+def format_ratio(value: float | None) -> str:
+    """A ratio with three digits or so; a dash where there is none, or none that is a number."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    size = abs(value)
+    if size >= 100_000 or 0 < size < 0.005:
+        return shorten_power(f"{value:.1e}")
+    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def shorten_power(number: str) -> str:
+    """1e9 for what Python writes 1e+09."""
+    return number.replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
+
+
+def format_speedup(value: float | None) -> str:
+    text = format_ratio(value)
+    return text if text == MISSING else f"{text}{TIMES}"
+
+
+def format_tick(value: float) -> str:
+    digits = f"{value:.3g}" if 1e-3 <= value < 1e5 else f"{value:.0e}"
+    return f"{shorten_power(digits)}{TIMES}"
+
+
+def format_interval(low: float | None, high: float | None) -> str:
+    return MISSING if low is None and high is None else f"[{format_bound(low)}, {format_bound(high)}]"
+
+
+def format_bound(bound: float | None) -> str:
+    return "∞" if bound == math.inf else format_ratio(bound)
+
+
+def sign_of_speedup(value: float | None) -> str:
+    """▲ faster, ▼ slower, = equal as far as two decimals tell; nothing where there is no number."""
+    if value is None or not math.isfinite(value):
+        return ""
+    return "▲" if round(value, 2) > 1 else "▼" if round(value, 2) < 1 else "="
+
+
+def format_quantity(value: float | None) -> str:
+    """A positive number with the prefix of its thousands: 1.5 G. Space and prefix precede a unit: 1.5 Gflop/s."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")):
+        # 999.6 reads 1000 in three digits, which is the next prefix's to write.
+        if size * 0.9995 <= value < size * 1e4:
+            return f"{value / size:.3g} {prefix}".rstrip() if value < size * 999.5 else f"{value / size:.0f} {prefix}"
+    return f"{value:.3g}" if 1e-3 <= value < 1 or value == 0 else shorten_power(f"{value:.0e}")
+
+
+def format_time(at: datetime) -> str:
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+def count_nouns(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
