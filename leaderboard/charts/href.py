@@ -5,7 +5,7 @@ import re
 from leaderboard.charts.text import escaped_bytes
 
 LONGEST_HREF = 200
-"""Bytes as written, where & is &amp;: two SHA-256 in a path, with room for words. Longer ones would fill the chart's share of the page."""
+"""Bytes as written, where & is &amp;: two SHA-256 in a path, with room for words."""
 
 LETTERS = r"\w.~!$&'()*+,;=@%-"
 RELATIVE_HREF = re.compile(rf"(?!//)[{LETTERS}]*(?:[/?#][{LETTERS}:/?#]*)?", re.ASCII)
