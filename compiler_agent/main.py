@@ -18,6 +18,7 @@ from compiler_agent.commands import (
     hot_ops,
     judge,
     keys,
+    leaderboard,
     memory,
     models,
     pr,
@@ -33,6 +34,7 @@ from compiler_agent.commands import (
     transcript,
     tune,
     waiting,
+    wins,
     worker,
 )
 from compiler_agent.outcome import ExitCode, progress_console
@@ -56,6 +58,8 @@ app.command("tune")(tune.tune)
 app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
 app.command("waiting")(waiting.waiting)
+app.command("wins")(wins.wins)
+app.add_typer(leaderboard.app, name="leaderboard")
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
 builds.app.command("export")(export.export)

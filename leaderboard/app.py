@@ -1,21 +1,26 @@
 """make_app: the pages and the API over one ledger. It starts no server; `compiler-agent leaderboard` does."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from candidates.ledger.ledger import LedgerError
+from leaderboard import api, feed
 from leaderboard.board import Board
 from leaderboard.filters import FiltersRefused
 from leaderboard.pages import home
 from leaderboard.pages.render import STATIC, render
 from leaderboard.security import Guard
+from leaderboard.webhook_target import WebhookTarget
 
 _PAGES = (home,)
 
@@ -32,10 +37,11 @@ class Site:
     """What browsers call it where a proxy takes TLS off: `https://board.example.org`."""
 
 
-def make_app(board: Board, site: Site) -> ASGIApp:
+def make_app(board: Board, site: Site, webhooks: Sequence[WebhookTarget] = ()) -> ASGIApp:
+    """`webhooks` are told what happens as long as the application runs."""
     app = FastAPI(
         title="Compiler Agent leaderboard",
-        root_path=site.root_path,
+        lifespan=partial(_deliver, board, webhooks),
         docs_url=None,  # its page loads scripts from other hosts
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
@@ -44,10 +50,41 @@ def make_app(board: Board, site: Site) -> ASGIApp:
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
     for page in _PAGES:
         app.include_router(page.router, include_in_schema=False)
+    app.include_router(feed.router, include_in_schema=False)
+    app.include_router(api.router)
     app.add_exception_handler(HTTPException, _http_fault)
     app.add_exception_handler(FiltersRefused, _refused)
     app.add_exception_handler(LedgerError, _missing)
-    return Guard(app, site.hosts, public_origin=site.public_origin)
+    return Guard(_below(app, site.root_path), site.hosts, public_origin=site.public_origin)
+
+
+def _below(app: ASGIApp, root_path: str) -> ASGIApp:
+    """Mounted where a proxy does, whether the proxy strips the prefix from the path or not."""
+
+    async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
+        if root_path and scope["type"] == "http":
+            path: str = scope["path"]
+            is_whole = path == root_path or path.startswith(f"{root_path}/")
+            scope = {**scope, "root_path": root_path, "path": path if is_whole else f"{root_path}{path}"}
+        await app(scope, receive, send)
+
+    return mounted
+
+
+@asynccontextmanager
+async def _deliver(board: Board, webhooks: Sequence[WebhookTarget], app: FastAPI) -> AsyncIterator[None]:
+    if not webhooks:
+        yield
+        return
+    from leaderboard.webhooks import keep_delivering  # needs the library that signs
+
+    delivering = asyncio.create_task(keep_delivering(board.ledger, webhooks, board.permalink))
+    try:
+        yield
+    finally:
+        delivering.cancel()
+        with suppress(asyncio.CancelledError):
+            await delivering
 
 
 def _http_fault(request: Request, fault: Exception) -> Response:

@@ -7,15 +7,18 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from candidates.ledger.blobs import BlobStore
+from candidates.ledger.events import Event
 from candidates.ledger.find_standings import find_facets
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.build import Build
-from candidates.serving_build.builds import BuildNotFound, BuildStore
-from candidates.serving_build.counters import Counters, CountersUnreadable, read_counters
-from candidates.serving_build.runtime import BuildRefused
-from candidates.standing import Facets, InService, KernelPlace
+from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.counters import Counters
+from candidates.standing import Facets, InService
 from leaderboard.actions import Actions
 from leaderboard.form_stamps import FormStamps
+from leaderboard.serving import counted_of, live_build, read_serving
+from leaderboard.shown_builds import ShownBuilds
+from leaderboard.streams import Streams
 from leaderboard.tokens import TokenFile
 
 T = TypeVar("T")
@@ -53,6 +56,8 @@ class Board:
     """Price at which saved time is told in dollars; None: it is not."""
     base_url: str | None = None
     """Where readers find the page, for links in feeds and webhooks; None: as each request says."""
+    shown_builds: ShownBuilds = field(default_factory=ShownBuilds)
+    streams: Streams = field(default_factory=Streams)
     _facets: _Kept[Facets] = field(default_factory=lambda: _Kept(_FACETS_KEPT_S))
     _serving: _Kept[InService] = field(default_factory=lambda: _Kept(_SERVING_KEPT_S))
 
@@ -60,40 +65,19 @@ class Board:
         return self._facets.get(lambda: find_facets(self.ledger))
 
     def serving(self) -> InService:
-        return self._serving.get(self._read_serving)
+        return self._serving.get(lambda: read_serving(self.builds, self.counters))
+
+    def permalink(self, event: Event) -> str | None:
+        """Of the page that shows what happened; None where nobody has said how readers reach it."""
+        if self.base_url is None:
+            return None
+        about = event.circumstances
+        if about.candidate_id is not None:
+            return f"{self.base_url}/candidates/{about.candidate_id}"
+        return f"{self.base_url}/builds" if about.build_id is None else f"{self.base_url}/builds/{about.build_id}"
 
     def live_build(self) -> Build | None:
-        """None: none is live, or the one that is was changed or removed, and serves nothing."""
-        current = self.builds.current()
-        try:
-            return None if current is None else self.builds.show(current)
-        except (BuildNotFound, BuildRefused):
-            return None
+        return live_build(self.builds)
 
     def counted(self, build_id: str) -> tuple[Counters, ...]:
-        """What processes that serve the build counted; files that are none of a runtime's are passed over."""
-        read = []
-        for path in sorted(self.counters.glob("*.json")):
-            try:
-                read.append(read_counters(path))
-            except CountersUnreadable:
-                continue
-        return tuple(counters for counters in read if counters.build_id == build_id)
-
-    def _read_serving(self) -> InService:
-        build = self.live_build()
-        if build is None:
-            return InService()
-        places = {
-            entry.id: KernelPlace(task_id=entry.task_id, candidate_id=entry.id) for entry in build.manifest.kernels
-        }
-        compared = {
-            candidate_id
-            for counters in self.counted(build.id)
-            for candidate_id, kernel in counters.kernels.items()
-            if kernel.shadow
-        }
-        return InService(
-            live=frozenset(places.values()),
-            shadow=frozenset(place for candidate_id, place in places.items() if candidate_id in compared),
-        )
+        return counted_of(self.counters, build_id)

@@ -1,0 +1,61 @@
+"""BoardSettings: how readers reach the leaderboard, and what it is told, from the environment."""
+
+import math
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from compiler_agent.outcome import UserFault
+
+_URL, _PRICE, _COUNTERS = (
+    "COMPILER_AGENT_LEADERBOARD_URL",
+    "COMPILER_AGENT_DEVICE_USD_PER_HOUR",
+    "COMPILER_AGENT_COUNTERS",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoardSettings:
+    public_url: SplitResult | None
+    """`COMPILER_AGENT_LEADERBOARD_URL`: what browsers call the page behind a proxy, `https://board.example.org/wins`.
+    None: they come straight to the address that it listens at."""
+    usd_per_device_hour: float | None
+    """`COMPILER_AGENT_DEVICE_USD_PER_HOUR`: what an hour of the device costs; None: no figure is in dollars."""
+    counters: Path
+    """`COMPILER_AGENT_COUNTERS`: the folder where serving processes leave what they counted; `counters` in the home."""
+
+
+def read_board_settings(home: Path, environment: Mapping[str, str] = os.environ) -> BoardSettings:
+    """Raises UserFault."""
+    return BoardSettings(
+        public_url=_public_url(environment.get(_URL)),
+        usd_per_device_hour=_price(environment.get(_PRICE)),
+        counters=Path(environment.get(_COUNTERS) or home / "counters").absolute(),
+    )
+
+
+def _public_url(text: str | None) -> SplitResult | None:
+    if not text:
+        return None
+    try:
+        url = urlsplit(text.rstrip("/"))
+        is_plain = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
+    except ValueError:
+        is_plain = False
+    if not is_plain or url.query or url.fragment or url.username is not None:
+        raise UserFault(f"{_URL} is {text!r}: give https://HOST, with a path where a proxy mounts the page below one")
+    return url
+
+
+def _price(text: str | None) -> float | None:
+    if not text:
+        return None
+    try:
+        price = float(text)
+    except ValueError:
+        price = math.nan
+    if not 0 < price < math.inf:
+        raise UserFault(f"{_PRICE} is {text!r}: give dollars an hour, such as 2.50")
+    return price

@@ -1,0 +1,170 @@
+"""The API: what the pages show, as JSON and CSV, by the same ranking. `/api/v1/openapi.json` describes it."""
+
+import csv
+import io
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from candidates.candidate import Candidate
+from candidates.exam import ExamReport
+from candidates.ledger.find_standings import MOST_STANDINGS, find_standings, standings_of
+from candidates.ledger.ledger import RunEntry
+from candidates.run import RunReport, TuneReport
+from candidates.standing import Cursor, Facets, Page, Sort, Standing
+from leaderboard.board import Board
+from leaderboard.filters import Asked, read_filters, write_cursor
+from leaderboard.pages.render import board_of, not_found
+
+router = APIRouter(prefix="/api/v1")
+
+MOST_CSV_ROWS = 10_000
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+
+
+class WinsQuery(BaseModel):
+    """Filters, as in the home page's URL; what is not given filters nothing."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    state: str = Field(default="wins", description="wins, all, or one state")
+    op: str | None = None
+    site: str | None = None
+    device: str | None = None
+    model: str | None = Field(default=None, description="The served model")
+    language: str | None = None
+    agent: str | None = None
+    endpoint: str | None = Field(default=None, description="The language model that wrote the kernel")
+    class_: str | None = Field(default=None, alias="class", description="A workload class of the traffic")
+    run: str | None = None
+    task: str | None = None
+    sort: Sort = Sort.AGE
+    after: str | None = Field(default=None, description="`next` of the page before")
+
+    def asked(self) -> Asked:
+        given = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return read_filters(given)
+
+
+class WinsPageQuery(WinsQuery):
+    limit: int = Field(default=50, ge=1, le=MOST_STANDINGS)
+
+
+class Wins(BaseModel):
+    standings: tuple[Standing, ...]
+    next: str | None
+    """What `after` takes for the next page; None: this is the last."""
+
+
+class CandidateDocument(BaseModel):
+    id: str
+    candidate: Candidate
+    standings: tuple[Standing, ...]
+
+
+class RunDocument(BaseModel):
+    run_id: str
+    kind: str
+    started_at: datetime
+    ended_at: datetime | None
+    report: RunReport | TuneReport | ExamReport | None
+
+
+class RunsPage(BaseModel):
+    runs: tuple[RunDocument, ...]
+    next: int | None
+
+
+@router.get("/wins")
+def wins(request: Request, query: Annotated[WinsPageQuery, Query()]) -> Wins:
+    """Kernels by the page's ranking, largest first."""
+    page = _find(board_of(request), query.asked(), query.limit)
+    return Wins(standings=page.standings, next=None if page.next is None else write_cursor(page.next))
+
+
+@router.get("/wins.csv")
+def wins_csv(request: Request, query: Annotated[WinsQuery, Query()]) -> Response:
+    """The same as CSV, at most ten thousand rows; texts that a spreadsheet would take for a formula begin with an
+    apostrophe."""
+    lines = _csv_lines(board_of(request), query.asked())
+    headers = {"content-disposition": 'attachment; filename="wins.csv"'}
+    return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
+
+
+@router.get("/facets")
+def facets(request: Request) -> Facets:
+    """What there is to filter by."""
+    return board_of(request).facets()
+
+
+@router.get("/candidates/{candidate_id}")
+def candidate(request: Request, candidate_id: str) -> CandidateDocument:
+    """A kernel's source, and how it stands at each task; the start of an id does where it is the only one."""
+    board = board_of(request)
+    found = board.ledger.candidate(candidate_id)
+    return CandidateDocument(
+        id=found.id, candidate=found, standings=standings_of(board.ledger, [found.id], board.serving())
+    )
+
+
+@router.get("/runs")
+def runs(request: Request, before: int | None = None, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> RunsPage:
+    """Newest first; `before` is `next` of the page before."""
+    found = board_of(request).ledger.runs(limit=limit, before=before)
+    return RunsPage(runs=tuple(_document(run) for run in found), next=found[-1].number if len(found) == limit else None)
+
+
+@router.get("/runs/{run_id}")
+def run(request: Request, run_id: str) -> RunDocument:
+    found = board_of(request).ledger.run(run_id)
+    if found is None:
+        raise not_found(f"no run {run_id}")
+    return _document(found)
+
+
+def _find(board: Board, asked: Asked, limit: int, after: Cursor | None = None) -> Page:
+    serving = board.serving()
+    after = after or asked.after
+    return find_standings(board.ledger, asked.filters, asked.sort, serving=serving, limit=limit, after=after)
+
+
+def _csv_lines(board: Board, asked: Asked) -> Iterator[str]:
+    """Page after page, so that no list of thousands lies in memory."""
+    columns = tuple(name for name in Standing.model_fields if name != "parents")
+    yield _csv_line([name for column in columns for name in _csv_names(column)])
+    after, rows = None, 0
+    while rows < MOST_CSV_ROWS:
+        page = _find(board, asked, MOST_STANDINGS, after)
+        for standing in page.standings:
+            content = standing.model_dump(mode="json")
+            yield _csv_line([cell for column in columns for cell in _csv_cells(column, content[column])])
+        rows += len(page.standings)
+        if (after := page.next) is None:
+            return
+
+
+def _csv_names(column: str) -> tuple[str, ...]:
+    return ("speedup_low", "speedup_high") if column == "interval" else (column,)
+
+
+def _csv_cells(column: str, value: Any) -> tuple[Any, ...]:
+    if column == "interval":
+        return (None, None) if value is None else tuple(value)
+    return (f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA_STARTS) else value,)
+
+
+def _csv_line(cells: list[Any]) -> str:
+    line = io.StringIO()
+    csv.writer(line).writerow(cells)
+    return line.getvalue()
+
+
+def _document(run: RunEntry) -> RunDocument:
+    kind = type(run.request).__name__.removesuffix("Request").lower()
+    return RunDocument(
+        run_id=run.run_id, kind=kind, started_at=run.started_at, ended_at=run.ended_at, report=run.report
+    )

@@ -1,0 +1,46 @@
+"""read_serving: which kernels serve now, from the live build and from what the processes that serve it counted."""
+
+from pathlib import Path
+
+from candidates.serving_build.build import Build
+from candidates.serving_build.builds import BuildNotFound, BuildStore
+from candidates.serving_build.counters import Counters, CountersUnreadable, read_counters
+from candidates.serving_build.runtime import BuildRefused
+from candidates.standing import InService, KernelPlace
+
+
+def read_serving(builds: BuildStore, counters: Path) -> InService:
+    build = live_build(builds)
+    if build is None:
+        return InService()
+    places = {entry.id: KernelPlace(task_id=entry.task_id, candidate_id=entry.id) for entry in build.manifest.kernels}
+    compared = {
+        candidate_id
+        for counted in counted_of(counters, build.id)
+        for candidate_id, kernel in counted.kernels.items()
+        if kernel.shadow
+    }
+    return InService(
+        live=frozenset(places.values()),
+        shadow=frozenset(place for candidate_id, place in places.items() if candidate_id in compared),
+    )
+
+
+def live_build(builds: BuildStore) -> Build | None:
+    """None: none is live, or the one that is was changed or removed, and serves nothing."""
+    current = builds.current()
+    try:
+        return None if current is None else builds.show(current)
+    except (BuildNotFound, BuildRefused):
+        return None
+
+
+def counted_of(counters: Path, build_id: str) -> tuple[Counters, ...]:
+    """What processes that serve the build counted; files that are none of a runtime's are passed over."""
+    read = []
+    for path in sorted(counters.glob("*.json")):
+        try:
+            read.append(read_counters(path))
+        except CountersUnreadable:
+            continue
+    return tuple(counted for counted in read if counted.build_id == build_id)
