@@ -1,6 +1,7 @@
 """DeviceFingerprint and DeviceCeilings: which device a figure was measured on, and what that device can do at best."""
 
 import functools
+from collections.abc import Iterable
 
 from pydantic import Field
 
@@ -67,6 +68,11 @@ class DeviceCeilings(Record):
     def bytes_per_s(self, working_set_bytes: int) -> float:
         """The better of read and copy rates at the smallest measured level that holds the working set."""
         return max(rate_at(self.read, working_set_bytes), rate_at(self.copy_bandwidth, working_set_bytes))
+
+    def peak_flops_per_s(self, element_types: Iterable[str]) -> float:
+        """The best rate of any of these element types; of any at all where none of them was measured."""
+        rates = [self.flops_per_s[name] for name in element_types if name in self.flops_per_s]
+        return max(rates or self.flops_per_s.values())
 
 
 def rate_at(levels: tuple[BandwidthCeiling, ...], working_set_bytes: int) -> float:

@@ -33,7 +33,7 @@ def floor_us(
         moving_s = parameter_bytes / memory_rate + moving_bytes / ceilings.bytes_per_s(moving_bytes)
     else:
         moving_s = (parameter_bytes + moving_bytes) / rate
-    return 1e6 * max(moving_s, flops / _flops_per_s(task, ceilings))
+    return 1e6 * max(moving_s, flops / ceilings.peak_flops_per_s(spec.element_type for spec in task.inputs))
 
 
 def parameters_are_cold(task: KernelTask, last_cache_bytes: int) -> bool:
@@ -58,11 +58,3 @@ def count_flops(task: KernelTask, workload: Workload) -> int:
         with counter:
             load_reference(task.reference)(*inputs)
     return int(counter.get_total_flops())
-
-
-def _flops_per_s(task: KernelTask, ceilings: DeviceCeilings) -> float:
-    """The best rate of any element type that the task reads; of any at all where none of them was measured."""
-    rates = [
-        ceilings.flops_per_s[spec.element_type] for spec in task.inputs if spec.element_type in ceilings.flops_per_s
-    ]
-    return max(rates or ceilings.flops_per_s.values())

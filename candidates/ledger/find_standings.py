@@ -66,7 +66,7 @@ def find_standings(
             found.extend((value, row, share) for row, share, value in rows)
     found.sort(key=lambda each: (each[0], each[1].number), reverse=True)
     shown = found[:limit]
-    standings = tuple(in_service(_standing(row, share), serving) for _, row, share in shown)
+    standings = tuple(in_service(as_standing(row, share), serving) for _, row, share in shown)
     last = Cursor(value=shown[-1][0], number=shown[-1][1].number) if len(found) > limit else None
     return Page(standings=standings, next=last)
 
@@ -75,7 +75,7 @@ def find_standing(ledger: Ledger, task_id: str, candidate_id: str, serving: InSe
     place = StandingRow.task_id == task_id, StandingRow.candidate_id == candidate_id
     with Session(ledger.engine) as session:
         row = session.scalars(select(StandingRow).where(*place)).first()
-        return None if row is None else in_service(_standing(row, row.share_of_time), serving)
+        return None if row is None else in_service(as_standing(row, row.share_of_time), serving)
 
 
 def standings_of(ledger: Ledger, candidate_ids: Iterable[str], serving: InService) -> tuple[Standing, ...]:
@@ -83,7 +83,7 @@ def standings_of(ledger: Ledger, candidate_ids: Iterable[str], serving: InServic
     statement = select(StandingRow).where(StandingRow.candidate_id.in_(list(candidate_ids)))
     with Session(ledger.engine) as session:
         rows = session.scalars(statement.order_by(StandingRow.updated_s.desc(), StandingRow.number.desc()))
-        return tuple(in_service(_standing(row, row.share_of_time), serving) for row in rows)
+        return tuple(in_service(as_standing(row, row.share_of_time), serving) for row in rows)
 
 
 def find_facets(ledger: Ledger) -> Facets:
@@ -138,19 +138,19 @@ def _conditions(states: Sequence[State], serving: InService) -> Iterator[ColumnE
     for state in stored_states(states):
         condition = StandingRow.state == state.value
         is_elsewhere = not serving.live or state is State.RETRACTED
-        yield condition if is_elsewhere else and_(condition, not_(_is_at(serving.live)))
+        yield condition if is_elsewhere else and_(condition, not_(is_at(serving.live)))
     for state, places in ((State.LIVE, serving.live - serving.shadow), (State.SHADOW, serving.live & serving.shadow)):
         if state in states and places:
-            yield and_(_is_at(places), StandingRow.state != State.RETRACTED.value)
+            yield and_(is_at(places), StandingRow.state != State.RETRACTED.value)
 
 
-def _is_at(places: Iterable[KernelPlace]) -> ColumnElement[bool]:
+def is_at(places: Iterable[KernelPlace]) -> ColumnElement[bool]:
     return tuple_(StandingRow.candidate_id, StandingRow.task_id).in_(
         sorted((place.candidate_id, place.task_id) for place in places)
     )
 
 
-def _standing(row: StandingRow, share_of_time: float) -> Standing:
+def as_standing(row: StandingRow, share_of_time: float) -> Standing:
     # Not validated: the rows are our own, and fifty of them are on a page.
     return Standing.model_construct(
         task_id=row.task_id,
