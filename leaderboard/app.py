@@ -17,12 +17,12 @@ from candidates.ledger.ledger import LedgerError
 from leaderboard import api, feed
 from leaderboard.board import Board
 from leaderboard.filters import FiltersRefused
-from leaderboard.pages import home
+from leaderboard.pages import candidate, home, runs
 from leaderboard.pages.render import STATIC, render
 from leaderboard.security import Guard
 from leaderboard.webhook_target import WebhookTarget
 
-_PAGES = (home,)
+_PAGES = (home, runs, candidate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,8 @@
 `evaluations`, `retractions`, `pull_requests`, `known_device`; `model_calls` reserves and settles what calls to language
 models cost; `blobs` holds what is too big for a row, addressed by content.
 
-What is read from them: `run_states` says whether a run goes on, `run_report` and `exam_report` what it came to, `wins` what it would propose as pull
-requests, `promotions` which kernel of a task is the one to ship, `flaws` which may not serve any more. `past_winners`,
-`waiting`, `cards` and `proposals` are what later searches and people ask for.
+What is read from them: `run_states` says whether a run goes on, `run_report` and `exam_report` what it came to,
+`attempt_counts` how its attempts went, `wins` what it would propose as pull requests, `promotions` which kernel of a
+task is the one to ship, `flaws` which may not serve any more. `past_winners`, `waiting`, `cards` and `proposals` are
+what later searches and people ask for.
 """

@@ -1,4 +1,4 @@
-"""gates_of_run, gates_of_build: what was found of a build when the served model ran with it."""
+"""gates_of_run, gates_of_build, runs_of_build: what was found of a build when the served model ran with it."""
 
 from typing import Any
 
@@ -28,9 +28,13 @@ def gates_of_run(session: Session, run_id: str) -> tuple[Gate, ...]:
 
 def gates_of_build(session: Session, build_id: str) -> tuple[Gate, ...]:
     """What the newest run that made it found; empty for a build that no run of this ledger has measured."""
+    return next((gates for run_id in runs_of_build(session, build_id) if (gates := gates_of_run(session, run_id))), ())
+
+
+def runs_of_build(session: Session, build_id: str) -> tuple[str, ...]:
+    """Ids of the runs that made it, the newest first."""
     rows = select(BuildRow.run_id).where(BuildRow.build_id == build_id).order_by(BuildRow.sequence.desc())
-    run_ids = list(session.scalars(rows))
-    return next((gates for run_id in run_ids if (gates := gates_of_run(session, run_id))), ())
+    return tuple(session.scalars(rows))
 
 
 def _record(run_id: str, stage: str) -> Select[dict[str, Any]]:

@@ -38,6 +38,13 @@ class PullRequestFacts:
             records = session.scalars(statement.order_by(PullRequestRow.sequence))
             return tuple(PullRequestFact.model_validate(record) for record in records)
 
+    def of_build(self, build_id: str) -> tuple[PullRequestFact, ...]:
+        """Oldest first, of whatever repository."""
+        statement = select(PullRequestRow.record).where(PullRequestRow.build_id == build_id)
+        with Session(self._engine) as session:
+            records = session.scalars(statement.order_by(PullRequestRow.sequence))
+            return tuple(PullRequestFact.model_validate(record) for record in records)
+
     def runs_with_builds(self) -> tuple[tuple[str, str], ...]:
         """Ids of runs and of what they built, newest first."""
         with Session(self._engine) as session:

@@ -67,14 +67,31 @@ class BuildStore:
 
     def list(self) -> tuple[Build, ...]:
         """Every build, the newest first. Raises runtime.BuildRefused for one that was changed."""
-        return tuple(read_build(path) for path in self._newest_first())
+        return tuple(read_build(path) for path in self.paths())
+
+    def paths(self) -> Sequence[Path]:
+        """Of the builds' folders, the newest first; nothing in them has been looked at."""
+        return sorted(
+            (path.parent for path in self._folder.glob(f"[0-9a-f]*/{MANIFEST}") if not path.parent.is_symlink()),
+            key=lambda path: (-path.stat().st_mtime_ns, path.name),
+        )
 
     def show(self, build_id: str) -> Build:
         """The build whose id starts with `build_id`, verified byte for byte.
 
         Raises BuildNotFound when none or several do, runtime.BuildRefused when a file was changed.
         """
-        return read_build(self._path_of(build_id))
+        return read_build(self.path_of(build_id))
+
+    def path_of(self, build_id: str) -> Path:
+        """Of the build whose id starts with `build_id`, not looked at. Raises BuildNotFound."""
+        ids = sorted(path.name for path in self.paths())
+        found = [name for name in ids if name.startswith(build_id)]
+        if len(found) != 1 or not build_id:
+            known = ", ".join(name[:12] for name in ids) or "none"
+            what = "no build has" if not found else f"{len(found)} builds have"
+            raise BuildNotFound(f"{what} an id that starts with {build_id!r}; builds in {self._folder}: {known}")
+        return self._folder / found[0]
 
     def current(self) -> str | None:
         """Id of the live build."""
@@ -86,7 +103,7 @@ class BuildStore:
     def live(self) -> Build | None:
         """The live build, checked as in `approve`; None where there is none."""
         current = self.current()
-        return None if current is None else read_build(self._path_of(current), trusted_keys(self._home))
+        return None if current is None else read_build(self.path_of(current), trusted_keys(self._home))
 
     def approve(self, build_id: str, by: str) -> Approval:
         """Makes a build live, after checking every byte of it, and its signature where this home trusts any key.
@@ -153,7 +170,7 @@ class BuildStore:
             kept = {approval.build_id for approval in history if datetime.fromisoformat(approval.at) >= since}
             if live is not None:
                 kept |= {live, *_live_before(live, history)[:1]}
-            paths = self._newest_first()
+            paths = self.paths()
             removed = [path for path in paths[keep:] if path.name not in kept]
             for path in removed:
                 path.rename(path.with_name(f"{UNFINISHED}{path.name}"))  # a build is there whole or not at all
@@ -168,23 +185,8 @@ class BuildStore:
                 else:
                     path.unlink()
 
-    def _newest_first(self) -> Sequence[Path]:
-        return sorted(
-            (path.parent for path in self._folder.glob(f"[0-9a-f]*/{MANIFEST}") if not path.parent.is_symlink()),
-            key=lambda path: (-path.stat().st_mtime_ns, path.name),
-        )
-
-    def _path_of(self, build_id: str) -> Path:
-        ids = sorted(path.name for path in self._newest_first())
-        found = [name for name in ids if name.startswith(build_id)]
-        if len(found) != 1 or not build_id:
-            known = ", ".join(name[:12] for name in ids) or "none"
-            what = "no build has" if not found else f"{len(found)} builds have"
-            raise BuildNotFound(f"{what} an id that starts with {build_id!r}; builds in {self._folder}: {known}")
-        return self._folder / found[0]
-
     def _approve(self, build_id: str, by: str) -> Approval:
-        build = read_build(self._path_of(build_id), trusted_keys(self._home))
+        build = read_build(self.path_of(build_id), trusted_keys(self._home))
         return self._move(ApprovalAction.APPROVE, build.id, self.current(), by)
 
     def _move(self, action: ApprovalAction, build_id: str | None, previous: str | None, by: str) -> Approval:

@@ -99,6 +99,15 @@ def sign_build(home: Path, build: Path, environment: Mapping[str, str] = os.envi
     return True
 
 
+def named_signers(build: Path) -> tuple[str, ...]:
+    """Public keys that the build's signature file names; whether they signed, nobody has checked here."""
+    try:
+        text = (build / SIGNATURE).read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return tuple(line["key"] for line in _LINE.finditer(text))
+
+
 def _read_key(home: Path, environment: Mapping[str, str]) -> "Ed25519PrivateKey | None":
     path = key_file(home, environment)
     try:
