@@ -4,14 +4,16 @@ A standing is a function of the facts alone, computed anew whenever one of them 
 `find_standings`.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, delete, func, select, update
 from sqlalchemy.orm import Session
 
 from candidates.ledger.gates import end_to_end_of, gates_of_run
-from candidates.ledger.latest_words import Evaluation, latest_words
+from candidates.ledger.latest_words import Evaluation, latest_words_on
 from candidates.ledger.standing_rows import StandingRow, TaskShareRow
 from candidates.ledger.tables import (
     AttemptRow,
@@ -34,6 +36,9 @@ from candidates.standing import decide_state
 from candidates.task import KernelTask
 
 MOST_REASON_CHARACTERS = 500
+_COMPUTED_AT_ONCE = 200
+_ALL = "standings"
+"""Name of the lock on all of them."""
 
 _Place = tuple[str, str]
 """Ids of a task and a candidate."""
@@ -63,12 +68,13 @@ def follow(session: Session, fact: Fact) -> None:
 
 def rebuild(session: Session) -> None:
     """All standings from all facts, in this session's transaction."""
+    _lock_all(session)
     session.execute(delete(StandingRow))
     session.execute(delete(TaskShareRow))
     for record in session.scalars(_stages(Stage.RANKING)):
         _keep_shares(session, Ranking.model_validate(record))
     tried = (select(kind.task_id, kind.candidate_id).distinct() for kind in (AttemptRow, EvaluationRow))
-    _refresh(session, sorted({place for places in tried for place in session.execute(places)}))
+    _compute(session, sorted({place for places in tried for place in session.execute(places)}))
     for record in session.scalars(_stages(LIVE_CHECKS)):
         _retract(session, _wrong(record))
 
@@ -83,51 +89,103 @@ def _as_flaw(record: dict[str, Any]) -> Flaw:
     return Flaw(retraction.candidate_id, f"retracted: {retraction.reason}")
 
 
-def _refresh(session: Session, places: Iterable[_Place]) -> None:
-    for task_id, candidate_id in places:
-        _lock(session, f"standing {task_id} {candidate_id}")
-        for word in latest_words(session, task_id, candidate_id):
-            _put(session, task_id, candidate_id, word)
+def _refresh(session: Session, places: Collection[_Place]) -> None:
+    _lock(session, places)
+    _compute(session, places)
 
 
-def _lock(session: Session, what: str) -> None:
-    """Until the transaction ends: two that add facts of one candidate must see each other's. SQLite has one writer."""
-    if session.get_bind().dialect.name == "postgresql":
-        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(what, 0))))
+def _compute(session: Session, places: Iterable[_Place]) -> None:
+    """Those of one task that follow each other are read together."""
+    for task_id, of_task in groupby(places, key=itemgetter(0)):
+        rest = (candidate_id for _, candidate_id in of_task)
+        while candidate_ids := list(islice(rest, _COMPUTED_AT_ONCE)):
+            _compute_some(session, task_id, candidate_ids)
 
 
-def _put(session: Session, task_id: str, candidate_id: str, word: Evaluation) -> None:
-    place = (StandingRow.task_id == task_id, StandingRow.candidate_id == candidate_id)
-    row = session.scalars(select(StandingRow).where(*place)).first()
-    flaw = row.flaw if row is not None and row.flaw else _flaw(session, candidate_id)
-    values = _values(session, task_id, candidate_id, word, flaw)
-    if row is None:
-        session.add(StandingRow(task_id=task_id, candidate_id=candidate_id, **values))
-    else:
-        session.execute(update(StandingRow).where(*place).values(**values))
+def _compute_some(session: Session, task_id: str, candidate_ids: Sequence[str]) -> None:
+    words = latest_words_on(session, task_id, candidate_ids)
+    known = _read_known(session, task_id, candidate_ids)
+    # All are read before the first is written: each read writes what is waiting first.
+    candidates = {word.attempt.proposal.candidate.id: word for word in words}
+    lines = {candidate_id: _values(session, known, candidate_id, word) for candidate_id, word in candidates.items()}
+    for candidate_id, values in lines.items():
+        if candidate_id not in known.have_standings:
+            session.add(StandingRow(task_id=task_id, candidate_id=candidate_id, **values))
+        else:
+            place = (StandingRow.task_id == task_id, StandingRow.candidate_id == candidate_id)
+            session.execute(update(StandingRow).where(*place).values(**values))
     session.flush()
 
 
-def _values(session: Session, task_id: str, candidate_id: str, word: Evaluation, flaw: str) -> dict[str, Any]:
-    task = KernelTask.model_validate(session.scalars(select(TaskRow.record).where(TaskRow.task_id == task_id)).one())
-    attempt, proposal = word.attempt, word.attempt.proposal
-    promotion, shipping = _promotion(session, task_id, candidate_id)
+def _lock_all(session: Session) -> None:
+    """Until the transaction ends nobody else adds a fact that moves a standing. SQLite has one writer."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(_ALL, 0))))
+
+
+def _lock(session: Session, places: Iterable[_Place]) -> None:
+    """Until the transaction ends: two that add facts of one candidate must see each other's. SQLite has one writer."""
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock_shared(func.hashtextextended(_ALL, 0))))
+        for task_id, candidate_id in sorted(places):
+            what = f"standing {task_id} {candidate_id}"
+            session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(what, 0))))
+
+
+class _Known(NamedTuple):
+    """What is asked of the facts beside the latest words; by candidate of one task."""
+
+    task: KernelTask
+    share_of_time: float
+    promotions: dict[str, list[PromotionRow]]
+    """The newest first, at most _PROMOTIONS_LOOKED_AT of each."""
+    ends: dict[str, SearchEndRow]
+    """The latest search whose best it was."""
+    firsts_s: dict[str, float]
+    """When it was first judged for the task."""
+    flaws: dict[str, str]
+    """What was found wrong with it at whatever task."""
+    have_standings: set[str]
+    served_models: dict[str, str | None]
+    """By run, those that were asked for."""
+
+
+def _read_known(session: Session, task_id: str, candidate_ids: Sequence[str]) -> _Known:
+    share = session.get(TaskShareRow, (task_id, ""))
+    rows = select(StandingRow.candidate_id).where(
+        StandingRow.task_id == task_id, StandingRow.candidate_id.in_(candidate_ids)
+    )
+    return _Known(
+        task=KernelTask.model_validate(session.scalars(select(TaskRow.record).where(TaskRow.task_id == task_id)).one()),
+        share_of_time=0.0 if share is None else share.share,
+        promotions=_promotions(session, task_id, candidate_ids),
+        ends=_ends(session, task_id, candidate_ids),
+        firsts_s=_firsts_s(session, task_id, candidate_ids),
+        flaws=_flaws(session, candidate_ids),
+        have_standings=set(session.scalars(rows)),
+        served_models={},
+    )
+
+
+def _values(session: Session, known: _Known, candidate_id: str, word: Evaluation) -> dict[str, Any]:
+    task, attempt, proposal = known.task, word.attempt, word.attempt.proposal
+    end, flaw = known.ends.get(candidate_id), known.flaws.get(candidate_id, "")
+    promotion, shipping = _promotion(session, task.id, known.promotions.get(candidate_id, []), end)
     outcome = decide_state(
         attempt.verdict,
         promotion,
-        _end(session, task_id, candidate_id),
+        None if end is None else SearchEnd.model_validate(end.record),
         is_shipped=shipping.is_shipped,
         why_not_shipped=shipping.why_not,
         flaw=flaw or None,
     )
     run_id = shipping.run_id or word.run_id
-    share = session.get(TaskShareRow, (task_id, ""))
     return {
         "op": task.op,
         "site": task.site,
         "level": task.level.value,
         "device_id": task.device_id,
-        "served_model": _served_model(session, run_id),
+        "served_model": None if run_id is None else _served_model(session, known, run_id),
         "language": proposal.candidate.language.value,
         "agent": proposal.agent,
         "endpoint": proposal.model,
@@ -136,9 +194,9 @@ def _values(session: Session, task_id: str, candidate_id: str, word: Evaluation,
         "state": outcome.state.value,
         "reason": outcome.reason[:MOST_REASON_CHARACTERS],
         "flaw": flaw,
-        "share_of_time": 0.0 if share is None else share.share,
+        "share_of_time": known.share_of_time,
         "end_to_end": shipping.end_to_end,
-        "proposed_s": _proposed_s(session, task_id, candidate_id, word),
+        "proposed_s": known.firsts_s.get(candidate_id, word.evaluated_at.timestamp()),
         "updated_s": word.evaluated_at.timestamp(),
     } | _figures(task, attempt.measurement)
 
@@ -173,17 +231,27 @@ _PROMOTIONS_LOOKED_AT = 5
 """The newest: a kernel that is carried on has one a night."""
 
 
-def _promotion(session: Session, task_id: str, candidate_id: str) -> tuple[PromotionDecision | None, _Shipping]:
+def _promotions(session: Session, task_id: str, candidate_ids: Sequence[str]) -> dict[str, list[PromotionRow]]:
+    newest_first = func.row_number().over(partition_by=PromotionRow.candidate_id, order_by=PromotionRow.sequence.desc())
+    numbered = select(PromotionRow.sequence, newest_first.label("place")).where(
+        PromotionRow.task_id == task_id, PromotionRow.candidate_id.in_(candidate_ids)
+    )
+    numbered_rows = numbered.subquery()
+    newest = select(numbered_rows.c.sequence).where(numbered_rows.c.place <= _PROMOTIONS_LOOKED_AT)
+    found: dict[str, list[PromotionRow]] = {}
+    for row in session.scalars(
+        select(PromotionRow).where(PromotionRow.sequence.in_(newest)).order_by(PromotionRow.sequence.desc())
+    ):
+        found.setdefault(row.candidate_id, []).append(row)
+    return found
+
+
+def _promotion(
+    session: Session, task_id: str, rows: Sequence[PromotionRow], end: SearchEndRow | None
+) -> tuple[PromotionDecision | None, _Shipping]:
     """The latest, unless a later search came to another end; and the newest run whose build shipped it."""
-    rows = session.scalars(
-        select(PromotionRow)
-        .where(PromotionRow.task_id == task_id, PromotionRow.candidate_id == candidate_id)
-        .order_by(PromotionRow.sequence.desc())
-        .limit(_PROMOTIONS_LOOKED_AT)
-    ).all()
     if not rows:
         return None, _NOT_PROMOTED
-    end = session.scalars(_ends(task_id, candidate_id)).first()
     if end is not None and end.record["decision"] != "won" and in_utc(end.recorded_at) > in_utc(rows[0].recorded_at):
         return None, _NOT_PROMOTED
     shippings = [_shipping(session, row.run_id, task_id) for row in rows]
@@ -212,45 +280,41 @@ def _shipping(session: Session, run_id: str, task_id: str) -> _Shipping:
     return _Shipping(is_shipped=True, run_id=run_id, end_to_end=0.0 if figures is None else figures.speedup, why_not="")
 
 
-def _end(session: Session, task_id: str, candidate_id: str) -> SearchEnd | None:
-    row = session.scalars(_ends(task_id, candidate_id)).first()
-    return None if row is None else SearchEnd.model_validate(row.record)
+def _ends(session: Session, task_id: str, candidate_ids: Sequence[str]) -> dict[str, SearchEndRow]:
+    named = SearchEndRow.record["candidate_id"].as_string().in_(candidate_ids)
+    ends = select(SearchEndRow).where(SearchEndRow.task_id == task_id, named).order_by(SearchEndRow.sequence)
+    return {row.record["candidate_id"]: row for row in session.scalars(ends)}
 
 
-def _ends(task_id: str, candidate_id: str) -> Select[SearchEndRow]:
-    """Of searches whose best it was, the latest first."""
-    named = SearchEndRow.record["candidate_id"].as_string() == candidate_id
-    ends = select(SearchEndRow).where(SearchEndRow.task_id == task_id, named)
-    return ends.order_by(SearchEndRow.sequence.desc()).limit(1)
+def _firsts_s(session: Session, task_id: str, candidate_ids: Sequence[str]) -> dict[str, float]:
+    firsts_s: dict[str, float] = {}
+    for kind in (AttemptRow, EvaluationRow):
+        first = select(kind.candidate_id, func.min(kind.recorded_at)).group_by(kind.candidate_id)
+        for candidate_id, moment in session.execute(
+            first.where(kind.task_id == task_id, kind.candidate_id.in_(candidate_ids))
+        ):
+            first_s = in_utc(moment).timestamp()
+            firsts_s[candidate_id] = min(first_s, firsts_s.get(candidate_id, first_s))
+    return firsts_s
 
 
-def _proposed_s(session: Session, task_id: str, candidate_id: str, word: Evaluation) -> float:
-    """When it was first judged for the task."""
-    firsts = [
-        session.scalar(
-            select(func.min(kind.recorded_at)).where(kind.task_id == task_id, kind.candidate_id == candidate_id)
-        )
-        for kind in (AttemptRow, EvaluationRow)
-    ]
-    known = [in_utc(first).timestamp() for first in firsts if first is not None]
-    return min(known, default=word.evaluated_at.timestamp())
+def _served_model(session: Session, known: _Known, run_id: str) -> str | None:
+    if run_id not in known.served_models:
+        request = session.scalar(select(RunRow.record).where(RunRow.run_id == run_id))
+        known.served_models[run_id] = None if request is None else request.get("model")
+    return known.served_models[run_id]
 
 
-def _served_model(session: Session, run_id: str | None) -> str | None:
-    if run_id is None:
-        return None
-    request = session.scalar(select(RunRow.record).where(RunRow.run_id == run_id))
-    return None if request is None else request.get("model")
-
-
-def _flaw(session: Session, candidate_id: str) -> str:
-    """What was found wrong with it at whatever task; empty: nothing."""
-    known = select(StandingRow.flaw).where(StandingRow.candidate_id == candidate_id, StandingRow.flaw != "").limit(1)
-    if (flaw := session.scalar(known)) is not None:
-        return flaw
-    rows = select(RetractionRow.record).where(RetractionRow.candidate_id == candidate_id)
-    record = session.scalar(rows.order_by(RetractionRow.sequence).limit(1))
-    return "" if record is None else _as_flaw(record).reason
+def _flaws(session: Session, candidate_ids: Sequence[str]) -> dict[str, str]:
+    known = select(StandingRow.candidate_id, StandingRow.flaw).where(
+        StandingRow.candidate_id.in_(candidate_ids), StandingRow.flaw != ""
+    )
+    flaws: dict[str, str] = dict(session.execute(known).all())
+    rows = select(RetractionRow.record).where(RetractionRow.candidate_id.in_(candidate_ids))
+    for record in session.scalars(rows.order_by(RetractionRow.sequence)):
+        flaw = _as_flaw(record)
+        flaws.setdefault(flaw.candidate_id, flaw.reason)
+    return flaws
 
 
 def _retract(session: Session, flaws: Iterable[Flaw]) -> None:
