@@ -328,8 +328,9 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     )
                     reports = CompilerReports(builder, REPORTERS)
                     build = BuildActivities(ledger, blobs, builder, reports, parallel=cores)
-                    building = [build.build_generation, build.report_best]
-                    services.append(QueueService(queue=name, activities=building, parallel=2))
+                    services.append(
+                        QueueService(queue=name, activities=[build.build_generation, build.report_best], parallel=2)
+                    )
                 case queues.SHIP:
                     ship = ShipActivities(ledger, blobs, settings.home, device)
                     requests = PullRequestActivities(ledger, functools.partial(open_desk, settings, ledger))
