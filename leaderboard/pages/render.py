@@ -9,6 +9,7 @@ from fastapi import HTTPException, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from candidates.printable import printable
 from leaderboard import wording
 from leaderboard.board import Board
 
@@ -24,6 +25,7 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        finalize=_visible,
     )
     for name in (
         "speedup",
@@ -41,6 +43,13 @@ def _environment() -> Environment:
         environment.filters[name] = getattr(wording, name)
     environment.filters["short"] = wording.short
     return environment
+
+
+def _visible(value: object) -> object:
+    """Text of others with its controls, lone surrogates and turns of direction shown and not obeyed."""
+    if type(value) is not str or value.isprintable():
+        return value
+    return printable(value)
 
 
 _ENVIRONMENT = _environment()
