@@ -17,12 +17,12 @@ from candidates.ledger.ledger import LedgerError
 from leaderboard import api, feed
 from leaderboard.board import Board
 from leaderboard.filters import FiltersRefused
-from leaderboard.pages import candidate, home, runs
+from leaderboard.pages import builds, candidate, home, rollback, runs
 from leaderboard.pages.render import STATIC, render
 from leaderboard.security import Guard
 from leaderboard.webhook_target import WebhookTarget
 
-_PAGES = (home, runs, candidate)
+_PAGES = (home, runs, builds, rollback, candidate)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +52,7 @@ def make_app(board: Board, site: Site, webhooks: Sequence[WebhookTarget] = ()) -
         app.include_router(page.router, include_in_schema=False)
     app.include_router(feed.router, include_in_schema=False)
     app.include_router(api.router)
+    app.include_router(rollback.api_router)
     app.add_exception_handler(HTTPException, _http_fault)
     app.add_exception_handler(FiltersRefused, _refused)
     app.add_exception_handler(LedgerError, _missing)
@@ -89,7 +90,9 @@ async def _deliver(board: Board, webhooks: Sequence[WebhookTarget], app: FastAPI
 
 def _http_fault(request: Request, fault: Exception) -> Response:
     assert isinstance(fault, HTTPException)
-    return _say(request, fault.status_code, fault.detail)
+    answer = _say(request, fault.status_code, fault.detail)
+    answer.headers.update(fault.headers or {})
+    return answer
 
 
 def _refused(request: Request, fault: Exception) -> Response:

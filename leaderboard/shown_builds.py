@@ -59,7 +59,8 @@ def _read(path: Path) -> ShownBuild:
     try:
         return read_build(path)
     except BuildRefused as error:
-        return RefusedBuild(id=path.name, reason=str(error))
+        # Whoever reads the page need not know where the home is.
+        return RefusedBuild(id=path.name, reason=str(error).replace(f"{path.parent}/", ""))
 
 
 def _marks_of(folder: Path) -> Iterator[tuple[str, int, int, int, int]]:
