@@ -1,6 +1,7 @@
 """The ledger: append-only facts of every run, and the blobs that they name.
 
-`tables` (what is stored) → `ledger` (writing and reading facts as records), and beside it facts of one kind:
+`tables` (what is stored) → `database` (opening SQLite or PostgreSQL, with every table there) → `ledger` (writing and
+reading facts as records), and beside it facts of one kind:
 `evaluations`, `retractions`, `pull_requests`, `known_device`; `model_calls` reserves and settles what calls to language
 models cost; `blobs` holds what is too big for a row, addressed by content.
 

@@ -7,19 +7,19 @@ retry. It keeps no judgement of its own; decisions are pure functions elsewhere.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import Engine, Select, create_engine, event, select
+from sqlalchemy import ColumnElement, Engine, Select, func, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from candidates.agent import Attempt
 from candidates.candidate import Candidate
 from candidates.device import DeviceCeilings, DeviceFingerprint
 from candidates.device_model import DeviceModel
 from candidates.exam import ExamReport, ExamRequest
+from candidates.ledger.database import commit_in_order, open_database
 from candidates.ledger.tables import (
     ApprovalRow,
     ArtifactRow,
@@ -36,7 +36,6 @@ from candidates.ledger.tables import (
     RunRow,
     SearchEndRow,
     StageRow,
-    Table,
     TaskRow,
 )
 from candidates.measurement import Measurement
@@ -84,13 +83,11 @@ class RunEntry(NamedTuple):
 
 class Ledger:
     def __init__(self, url: str) -> None:
-        """`url` is SQLAlchemy's: `sqlite:////var/lib/agent/ledger.sqlite`, `postgresql+psycopg://…`."""
-        self._engine = create_engine(url)
-        if self._engine.dialect.name == "sqlite":
-            if self._engine.url.database:
-                Path(self._engine.url.database).parent.mkdir(parents=True, exist_ok=True)
-            _share_between_processes(self._engine)
-        Table.metadata.create_all(self._engine)
+        """`url` is SQLAlchemy's: `sqlite:////var/lib/agent/ledger.sqlite`, `postgresql+psycopg://…`.
+
+        Raises what `open_database` raises.
+        """
+        self._engine = open_database(url)
 
     @property
     def engine(self) -> Engine:
@@ -155,7 +152,7 @@ class Ledger:
             return tuple(
                 RunEntry(
                     run_id=run.run_id,
-                    started_at=run.recorded_at,
+                    started_at=in_utc(run.recorded_at),
                     request=_REQUEST.validate_python(run.record),
                     report=None if end is None else _REPORT.validate_python(end.record),
                 )
@@ -163,7 +160,9 @@ class Ledger:
             )
 
     def add_progress(self, run_id: str, progress: Progress) -> None:
-        self.insert(ProgressRow(run_id=run_id, record=_json(progress)))
+        with self._transaction() as session:
+            commit_in_order(session, run_id)
+            session.add(ProgressRow(run_id=run_id, record=_json(progress)))
 
     def progress_after(self, run_id: str, sequence: int) -> tuple[RecordedProgress, ...]:
         statement = (
@@ -173,7 +172,7 @@ class Ledger:
         )
         with Session(self._engine) as session:
             return tuple(
-                RecordedProgress(row.sequence, row.recorded_at, Progress.model_validate(row.record))
+                RecordedProgress(row.sequence, in_utc(row.recorded_at), Progress.model_validate(row.record))
                 for row in session.scalars(statement)
             )
 
@@ -211,7 +210,7 @@ class Ledger:
         self.insert(TaskRow(task_id=task.id, op=task.op, record=_json(task)))
 
     def task(self, id_prefix: str) -> KernelTask:
-        statement = select(TaskRow).where(TaskRow.task_id.startswith(id_prefix, autoescape=True))
+        statement = select(TaskRow).where(begins_with(TaskRow.task_id, id_prefix))
         return self._one(KernelTask, statement, f"task {id_prefix}")
 
     def tasks(self) -> tuple[KernelTask, ...]:
@@ -228,7 +227,7 @@ class Ledger:
         self.insert(CandidateRow(candidate_id=candidate.id, record=_json(candidate)))
 
     def candidate(self, id_prefix: str) -> Candidate:
-        statement = select(CandidateRow).where(CandidateRow.candidate_id.startswith(id_prefix, autoescape=True))
+        statement = select(CandidateRow).where(begins_with(CandidateRow.candidate_id, id_prefix))
         return self._one(Candidate, statement, f"candidate {id_prefix}")
 
     def put_artifact(self, task_id: str, candidate_id: str, blob: str) -> None:
@@ -284,7 +283,9 @@ class Ledger:
         self.insert(SearchEndRow(run_id=run_id, task_id=end.task_id, record=_json(end)))
 
     def search_ends(self, run_id: str) -> tuple[SearchEnd, ...]:
-        return self._all(SearchEnd, select(SearchEndRow).where(SearchEndRow.run_id == run_id))
+        """In the order in which they came."""
+        statement = select(SearchEndRow).where(SearchEndRow.run_id == run_id)
+        return self._all(SearchEnd, statement.order_by(SearchEndRow.sequence))
 
     # Promotions, builds, approvals
 
@@ -299,7 +300,9 @@ class Ledger:
         )
 
     def promotions(self, run_id: str) -> tuple[PromotionDecision, ...]:
-        return self._all(PromotionDecision, select(PromotionRow).where(PromotionRow.run_id == run_id))
+        """In the order in which they were decided."""
+        statement = select(PromotionRow).where(PromotionRow.run_id == run_id)
+        return self._all(PromotionDecision, statement.order_by(PromotionRow.sequence))
 
     def put_build(self, run_id: str, build: BuildRecord) -> None:
         self.insert(BuildRow(run_id=run_id, build_id=build.id, record=_json(build)))
@@ -344,9 +347,14 @@ class Ledger:
         return found[0]
 
 
+def begins_with(column: InstrumentedAttribute[str], prefix: str) -> ColumnElement[bool]:
+    """To the letter: LIKE minds case on PostgreSQL and not on SQLite."""
+    return func.substr(column, 1, len(prefix)) == prefix
+
+
 def in_utc(moment: datetime) -> datetime:
-    """SQLite gives the server's UTC time without its zone."""
-    return moment.replace(tzinfo=moment.tzinfo or UTC)
+    """SQLite gives UTC without a zone, PostgreSQL the zone of its session."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _json(record: Record) -> dict[str, Any]:
@@ -365,12 +373,3 @@ def is_repetition(error: IntegrityError) -> bool:
     """True for a unique key that is already there; a missing foreign key is a fault of ours and must be heard."""
     code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None)
     return code in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "23505")
-
-
-def _share_between_processes(engine: Engine) -> None:
-    @event.listens_for(engine, "connect")
-    def configure(connection: Any, _: Any) -> None:
-        # Readers (the progress display) must not block the writer; workers wait for each other instead of failing.
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA busy_timeout=30000")
-        connection.execute("PRAGMA foreign_keys=ON")
