@@ -5,11 +5,12 @@ A standing is a function of the facts alone, computed anew whenever one of them 
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Select, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from candidates.ledger.database import commit_in_order
 from candidates.ledger.gates import end_to_end_of, gates_of_run
 from candidates.ledger.latest_words import Evaluation, latest_words
 from candidates.ledger.standing_rows import StandingRow, TaskShareRow
@@ -34,6 +35,8 @@ from candidates.standing import decide_state
 from candidates.task import KernelTask
 
 MOST_REASON_CHARACTERS = 500
+
+T = TypeVar("T", str, str | None)
 
 _Place = tuple[str, str]
 """Ids of a task and a candidate."""
@@ -85,15 +88,10 @@ def _as_flaw(record: dict[str, Any]) -> Flaw:
 
 def _refresh(session: Session, places: Iterable[_Place]) -> None:
     for task_id, candidate_id in places:
-        _lock(session, f"standing {task_id} {candidate_id}")
+        # Of two that add facts of one candidate the second must see the first's.
+        commit_in_order(session, f"standing {task_id} {candidate_id}")
         for word in latest_words(session, task_id, candidate_id):
             _put(session, task_id, candidate_id, word)
-
-
-def _lock(session: Session, what: str) -> None:
-    """Until the transaction ends: two that add facts of one candidate must see each other's. SQLite has one writer."""
-    if session.get_bind().dialect.name == "postgresql":
-        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(what, 0))))
 
 
 def _put(session: Session, task_id: str, candidate_id: str, word: Evaluation) -> None:
@@ -111,11 +109,12 @@ def _put(session: Session, task_id: str, candidate_id: str, word: Evaluation) ->
 def _values(session: Session, task_id: str, candidate_id: str, word: Evaluation, flaw: str) -> dict[str, Any]:
     task = KernelTask.model_validate(session.scalars(select(TaskRow.record).where(TaskRow.task_id == task_id)).one())
     attempt, proposal = word.attempt, word.attempt.proposal
-    promotion, shipping = _promotion(session, task_id, candidate_id)
+    end = _end(session, task_id, candidate_id)
+    promotion, shipping = _promotion(session, task_id, candidate_id, end)
     outcome = decide_state(
         attempt.verdict,
         promotion,
-        _end(session, task_id, candidate_id),
+        None if end is None else SearchEnd.model_validate(end.record),
         is_shipped=shipping.is_shipped,
         why_not_shipped=shipping.why_not,
         flaw=flaw or None,
@@ -124,23 +123,28 @@ def _values(session: Session, task_id: str, candidate_id: str, word: Evaluation,
     share = session.get(TaskShareRow, (task_id, ""))
     return {
         "op": task.op,
-        "site": task.site,
+        "site": _fit(task.site),
         "level": task.level.value,
         "device_id": task.device_id,
-        "served_model": _served_model(session, run_id),
+        "served_model": _fit(_served_model(session, run_id)),
         "language": proposal.candidate.language.value,
-        "agent": proposal.agent,
-        "endpoint": proposal.model,
+        "agent": _fit(proposal.agent),
+        "endpoint": _fit(proposal.model),
         "parents": list(proposal.parents),
         "run_id": run_id,
         "state": outcome.state.value,
-        "reason": outcome.reason[:MOST_REASON_CHARACTERS],
+        "reason": _fit(outcome.reason)[:MOST_REASON_CHARACTERS],
         "flaw": flaw,
         "share_of_time": 0.0 if share is None else share.share,
         "end_to_end": shipping.end_to_end,
         "proposed_s": _proposed_s(session, task_id, candidate_id, word),
         "updated_s": word.evaluated_at.timestamp(),
     } | _figures(task, attempt.measurement)
+
+
+def _fit(text: T) -> T:
+    """In a column, where no text may hold a NUL."""
+    return text if text is None else text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _figures(task: KernelTask, measured: Measurement | None) -> dict[str, Any]:
@@ -169,12 +173,15 @@ class _Shipping(NamedTuple):
 
 
 _NOT_PROMOTED = _Shipping(is_shipped=False, run_id=None, end_to_end=0.0, why_not="")
+_SEARCHES_LOOKED_AT = 200
 _PROMOTIONS_LOOKED_AT = 5
 """The newest: a kernel that is carried on has one a night."""
 
 
-def _promotion(session: Session, task_id: str, candidate_id: str) -> tuple[PromotionDecision | None, _Shipping]:
-    """The latest, unless a later search came to another end; and the newest run whose build shipped it."""
+def _promotion(
+    session: Session, task_id: str, candidate_id: str, end: SearchEndRow | None
+) -> tuple[PromotionDecision | None, _Shipping]:
+    """The latest, unless the search of a later run came to another end; and the newest run whose build shipped it."""
     rows = session.scalars(
         select(PromotionRow)
         .where(PromotionRow.task_id == task_id, PromotionRow.candidate_id == candidate_id)
@@ -183,12 +190,17 @@ def _promotion(session: Session, task_id: str, candidate_id: str) -> tuple[Promo
     ).all()
     if not rows:
         return None, _NOT_PROMOTED
-    end = session.scalars(_ends(task_id, candidate_id)).first()
-    if end is not None and end.record["decision"] != "won" and in_utc(end.recorded_at) > in_utc(rows[0].recorded_at):
+    newest = rows[0]
+    if (
+        end is not None
+        and end.run_id != newest.run_id
+        and end.record["decision"] != "won"
+        and in_utc(end.recorded_at) > in_utc(newest.recorded_at)
+    ):
         return None, _NOT_PROMOTED
     shippings = [_shipping(session, row.run_id, task_id) for row in rows]
     shipped = next((shipping for shipping in shippings if shipping.is_shipped), shippings[0])
-    return PromotionDecision.model_validate(rows[0].record), shipped
+    return PromotionDecision.model_validate(newest.record), shipped
 
 
 def _shipping(session: Session, run_id: str, task_id: str) -> _Shipping:
@@ -212,16 +224,15 @@ def _shipping(session: Session, run_id: str, task_id: str) -> _Shipping:
     return _Shipping(is_shipped=True, run_id=run_id, end_to_end=0.0 if figures is None else figures.speedup, why_not="")
 
 
-def _end(session: Session, task_id: str, candidate_id: str) -> SearchEnd | None:
-    row = session.scalars(_ends(task_id, candidate_id)).first()
-    return None if row is None else SearchEnd.model_validate(row.record)
-
-
-def _ends(task_id: str, candidate_id: str) -> Select[SearchEndRow]:
-    """Of searches whose best it was, the latest first."""
-    named = SearchEndRow.record["candidate_id"].as_string() == candidate_id
-    ends = select(SearchEndRow).where(SearchEndRow.task_id == task_id, named)
-    return ends.order_by(SearchEndRow.sequence.desc()).limit(1)
+def _end(session: Session, task_id: str, candidate_id: str) -> SearchEndRow | None:
+    """The latest search whose best it was, among the task's newest."""
+    rows = session.scalars(
+        select(SearchEndRow)
+        .where(SearchEndRow.task_id == task_id)
+        .order_by(SearchEndRow.sequence.desc())
+        .limit(_SEARCHES_LOOKED_AT)
+    )
+    return next((row for row in rows if row.record["candidate_id"] == candidate_id), None)
 
 
 def _proposed_s(session: Session, task_id: str, candidate_id: str, word: Evaluation) -> float:
@@ -250,14 +261,14 @@ def _flaw(session: Session, candidate_id: str) -> str:
         return flaw
     rows = select(RetractionRow.record).where(RetractionRow.candidate_id == candidate_id)
     record = session.scalar(rows.order_by(RetractionRow.sequence).limit(1))
-    return "" if record is None else _as_flaw(record).reason
+    return "" if record is None else _fit(_as_flaw(record).reason)
 
 
 def _retract(session: Session, flaws: Iterable[Flaw]) -> None:
     for flaw in flaws:
         rows = session.scalars(select(StandingRow).where(StandingRow.candidate_id == flaw.candidate_id)).all()
         for row in rows:
-            row.flaw = row.flaw or flaw.reason
+            row.flaw = row.flaw or _fit(flaw.reason)
         session.flush()
         _refresh(session, [(row.task_id, row.candidate_id) for row in rows])
 
