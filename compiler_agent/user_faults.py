@@ -2,11 +2,13 @@
 
 import errno
 
-from sqlalchemy.exc import DatabaseError
+from sqlalchemy.exc import DatabaseError, OperationalError
 
 from candidates.benchmark.pairing import MachineTooBusy
 from candidates.forge import ForgeBusy, ForgeRefused
+from candidates.ledger.database import LedgerUrlError
 from candidates.ledger.ledger import LedgerError
+from candidates.ledger.tables import DoesNotFit
 from candidates.problems.problem import ProblemError
 from candidates.serving_build.builds import BuildNotFound, NothingToRollBack
 from candidates.serving_build.counters import CountersUnreadable
@@ -26,6 +28,7 @@ _USER_FAULTS = (
     BuildNotFound,
     BuildRefused,
     CountersUnreadable,
+    DoesNotFit,
     ForgeBusy,
     ForgeRefused,
     LedgerError,
@@ -47,6 +50,12 @@ _USER_FAULTS = (
 _LEDGER_FAULTS = ("disk is full", "readonly database", "not a database", "unable to open", "is locked")
 """What SQLite says about a file that is not as it should be, rather than about our use of it."""
 
+_POSTGRESQL_RIGHTS = ("42501", "3F000", "25006")
+"""SQLSTATEs of PostgreSQL: no right to do so, no schema to create in, a server that only reads."""
+
+_POSTGRESQL_OPTIONS = ("invalid connection option", "bad value for")
+"""What its driver says about what follows the `?` in a URL."""
+
 
 def as_user_fault(error: BaseException) -> str | None:
     """The message for the user, or None for a failure of our own."""
@@ -61,6 +70,28 @@ def as_user_fault(error: BaseException) -> str | None:
         str(folder) for folder in (home, *home.parents)
     ):
         return f"cannot make the folder {home} ({error.strerror}): choose another COMPILER_AGENT_HOME"
+    if isinstance(error, LedgerUrlError):
+        return f"COMPILER_AGENT_LEDGER cannot be used: {error}"
+    if isinstance(error, DatabaseError) and type(error.orig).__module__.startswith("psycopg"):
+        return _as_postgresql_fault(error, error.orig)
     if isinstance(error, DatabaseError) and any(words in str(error.orig) for words in _LEDGER_FAULTS):
         return f"cannot use the ledger ({error.orig}): free space or set COMPILER_AGENT_HOME to another writable folder"
+    return None
+
+
+def _as_postgresql_fault(error: DatabaseError, reason: BaseException | None) -> str | None:
+    """Its messages name hosts, databases and users, no passwords."""
+    said, state = " ".join(str(reason).split()), getattr(reason, "sqlstate", None)
+    if state in _POSTGRESQL_RIGHTS:
+        return (
+            f"cannot write the ledger ({said}): give the user of COMPILER_AGENT_LEDGER the right to create tables in "
+            "its database, or name another"
+        )
+    # No connection has no state. States that begin with 40 are of transactions that were in each other's way: our own.
+    is_place = isinstance(error, OperationalError) and not str(state).startswith("40")
+    if is_place or (state is None and any(words in said for words in _POSTGRESQL_OPTIONS)):
+        return (
+            f"cannot use the ledger ({said}): start the server and make the database, or correct COMPILER_AGENT_LEDGER "
+            "(postgresql+psycopg://user:password@host/database)"
+        )
     return None

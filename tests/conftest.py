@@ -9,6 +9,7 @@ import pytest
 
 if TYPE_CHECKING:
     from own_engine import OwnEngine
+    from postgresql_server import PostgresqlServer
 
     from candidates.benchmark.baseline import BaselinePool
 
@@ -51,6 +52,34 @@ def docker_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator["OwnEngi
             yield engine
     except NoEngine as reason:
         pytest.skip(str(reason))
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator["PostgresqlServer"]:
+    """A server of our own, for all tests together; skips where none can be started."""
+    from postgresql_server import NoPostgresql, postgresql_server
+
+    try:
+        with postgresql_server() as server:
+            yield server
+    except NoPostgresql as reason:
+        pytest.skip(str(reason))
+
+
+@pytest.fixture
+def postgresql_url(postgresql: "PostgresqlServer") -> Iterator[str]:
+    """Of an empty database for this test."""
+    with postgresql.database() as url:
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def ledger_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Of an empty database for this test, in each that a ledger may be in."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    url: str = request.getfixturevalue("postgresql_url")
+    return url
 
 
 @pytest.fixture(scope="session")

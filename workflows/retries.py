@@ -10,6 +10,7 @@ USER_FAULTS = (
     "CompilerUnavailable",
     "CountersUnreadable",
     "DeviceError",
+    "DoesNotFit",
     "ForgeRefused",
     "LedgerError",
     "ModelError",

@@ -1,11 +1,15 @@
 """The ledger: append-only facts of every run, and the blobs that they name.
 
-`tables` (what is stored) → `ledger` (writing and reading facts as records), and beside it facts of one kind:
-`evaluations`, `retractions`, `pull_requests`, `known_device`; `model_calls` reserves and settles what calls to language
-models cost; `blobs` holds what is too big for a row, addressed by content.
+`tables` (what is stored) → `database` (opening SQLite or PostgreSQL, with every table there) → `ledger` (writing and
+reading facts as records), and beside it facts of one kind: `evaluations`, `retractions`, `pull_requests`, `deliveries`,
+`known_device`; `model_calls` reserves and settles what calls to language models cost; `blobs` holds what is too big for
+a row, addressed by content.
 
-What is read from them: `run_states` says whether a run goes on, `run_report` and `exam_report` what it came to,
-`attempt_counts` how its attempts went, `wins` what it would propose as pull requests, `promotions` which kernel of a
-task is the one to ship, `flaws` which may not serve any more. `past_winners`, `waiting`, `cards` and `proposals` are
-what later searches and people ask for.
+`standings` keeps what is last known of each candidate on one indexed line, as facts come; `find_standings` is the one
+ranking over those lines, `op_standings` what a page about one op asks for.
+
+What is read from facts: `run_states` says whether a run goes on, `run_report` and `exam_report` what it came to,
+`attempt_counts` how its attempts went, `events` what others are told, `wins` what a run would propose as pull requests, `promotions` which kernel of a task is
+the one to ship, `flaws` which may not serve any more. `past_winners`, `waiting`, `cards` and `proposals` are what later
+searches and people ask for.
 """

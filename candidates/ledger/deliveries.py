@@ -1,6 +1,6 @@
 """Deliveries: what a webhook's target was told, and how each attempt ended. When to try again is decided elsewhere."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -13,8 +13,7 @@ from sqlalchemy.orm import Session
 
 from candidates.ledger.events import Positions
 from candidates.ledger.ledger import Ledger, is_repetition
-from candidates.ledger.tables import Fact, Table
-from candidates.ledger.webhook_rows import WebhookAttemptRow, WebhookDeliveryRow, WebhookPositionRow
+from candidates.ledger.tables import Fact, WebhookAttemptRow, WebhookDeliveryRow, WebhookPositionRow
 from candidates.record import Record
 
 
@@ -64,10 +63,8 @@ class Standing:
 
 class Deliveries:
     def __init__(self, ledger: Ledger, target: str) -> None:
-        """`target`: digest of an address. Makes the tables where they are not there."""
+        """`target`: digest of an address."""
         self._engine, self._target = ledger.engine, target
-        rows: Sequence[type[Fact]] = (WebhookPositionRow, WebhookAttemptRow, WebhookDeliveryRow)
-        Table.metadata.create_all(self._engine, tables=[Table.metadata.tables[row.__tablename__] for row in rows])
 
     def position(self, start: Positions) -> Positions:
         """Where the target is; `start`, recorded, where it was never heard of before."""

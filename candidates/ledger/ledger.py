@@ -4,23 +4,24 @@ Writing a fact twice is writing it once: every write is keyed, and the first one
 retry. It keeps no judgement of its own; decisions are pure functions elsewhere.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Engine, Select, create_engine, event, func, select, true
+from sqlalchemy import ColumnElement, Engine, Select, and_, func, select, true
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from candidates.agent import Attempt
 from candidates.candidate import Candidate
 from candidates.device import DeviceCeilings, DeviceFingerprint
 from candidates.device_model import DeviceModel
 from candidates.exam import ExamReport, ExamRequest
-from candidates.ledger import standing_rows, standings
+from candidates.ledger import standings
+from candidates.ledger.database import commit_in_order, open_database
+from candidates.ledger.standing_rows import StandingRow
 from candidates.ledger.tables import (
     ApprovalRow,
     ArtifactRow,
@@ -37,7 +38,6 @@ from candidates.ledger.tables import (
     RunRow,
     SearchEndRow,
     StageRow,
-    Table,
     TaskRow,
     in_utc,
 )
@@ -89,14 +89,11 @@ class RunEntry(NamedTuple):
 
 class Ledger:
     def __init__(self, url: str) -> None:
-        """`url` is SQLAlchemy's: `sqlite:////var/lib/agent/ledger.sqlite`, `postgresql+psycopg://…`."""
-        self._engine = create_engine(url)
-        if self._engine.dialect.name == "sqlite":
-            if self._engine.url.database:
-                Path(self._engine.url.database).parent.mkdir(parents=True, exist_ok=True)
-            _share_between_processes(self._engine)
-        Table.metadata.create_all(self._engine)
-        self._have_standings()
+        """`url` is SQLAlchemy's: `sqlite:////var/lib/agent/ledger.sqlite`, `postgresql+psycopg://…`.
+
+        Raises what `open_database` raises.
+        """
+        self._engine = open_database(url, _fill)
 
     @property
     def engine(self) -> Engine:
@@ -183,7 +180,9 @@ class Ledger:
             )
 
     def add_progress(self, run_id: str, progress: Progress) -> None:
-        self.insert(ProgressRow(run_id=run_id, record=_json(progress)))
+        with self._transaction() as session:
+            commit_in_order(session, run_id)
+            session.add(ProgressRow(run_id=run_id, record=_json(progress)))
 
     def progress_after(self, run_id: str, sequence: int) -> tuple[RecordedProgress, ...]:
         statement = (
@@ -231,7 +230,7 @@ class Ledger:
         self.insert(TaskRow(task_id=task.id, op=task.op, record=_json(task)))
 
     def task(self, id_prefix: str) -> KernelTask:
-        statement = select(TaskRow).where(TaskRow.task_id.startswith(id_prefix, autoescape=True))
+        statement = select(TaskRow).where(_id_begins_with(TaskRow.task_id, id_prefix))
         return self._one(KernelTask, statement, f"task {id_prefix}")
 
     def tasks(self) -> tuple[KernelTask, ...]:
@@ -248,7 +247,7 @@ class Ledger:
         self.insert(CandidateRow(candidate_id=candidate.id, record=_json(candidate)))
 
     def candidate(self, id_prefix: str) -> Candidate:
-        statement = select(CandidateRow).where(CandidateRow.candidate_id.startswith(id_prefix, autoescape=True))
+        statement = select(CandidateRow).where(_id_begins_with(CandidateRow.candidate_id, id_prefix))
         return self._one(Candidate, statement, f"candidate {id_prefix}")
 
     def put_artifact(self, task_id: str, candidate_id: str, blob: str) -> None:
@@ -304,7 +303,9 @@ class Ledger:
         self.insert(SearchEndRow(run_id=run_id, task_id=end.task_id, record=_json(end)))
 
     def search_ends(self, run_id: str) -> tuple[SearchEnd, ...]:
-        return self._all(SearchEnd, select(SearchEndRow).where(SearchEndRow.run_id == run_id))
+        """In the order in which they came."""
+        statement = select(SearchEndRow).where(SearchEndRow.run_id == run_id)
+        return self._all(SearchEnd, statement.order_by(SearchEndRow.sequence))
 
     # Promotions, builds, approvals
 
@@ -319,7 +320,9 @@ class Ledger:
         )
 
     def promotions(self, run_id: str) -> tuple[PromotionDecision, ...]:
-        return self._all(PromotionDecision, select(PromotionRow).where(PromotionRow.run_id == run_id))
+        """In the order in which they were decided."""
+        statement = select(PromotionRow).where(PromotionRow.run_id == run_id)
+        return self._all(PromotionDecision, statement.order_by(PromotionRow.sequence))
 
     def put_build(self, run_id: str, build: BuildRecord) -> None:
         self.insert(BuildRow(run_id=run_id, build_id=build.id, record=_json(build)))
@@ -337,13 +340,6 @@ class Ledger:
     def _transaction(self) -> Iterator[Session]:
         with Session(self._engine) as session, session.begin():
             yield session
-
-    def _have_standings(self) -> None:
-        """Of the facts that an older release wrote."""
-        with self._transaction() as session:
-            is_empty = session.scalars(select(standing_rows.StandingRow.number).limit(1)).first() is None
-            if is_empty and session.scalars(select(AttemptRow.sequence).limit(1)).first() is not None:
-                standings.rebuild(session)
 
     def insert(self, fact: Fact) -> None:
         """Once; for the other stores in the same database too."""
@@ -373,6 +369,22 @@ class Ledger:
         return found[0]
 
 
+def _fill(session: Session, made: Collection[str]) -> None:
+    """Tables that were made just now with what earlier releases recorded elsewhere."""
+    if StandingRow.__tablename__ in made:
+        standings.rebuild(session)
+
+
+def begins_with(column: InstrumentedAttribute[str], prefix: str) -> ColumnElement[bool]:
+    """To the letter: LIKE minds case on PostgreSQL and not on SQLite."""
+    return func.substr(column, 1, len(prefix)) == prefix
+
+
+def _id_begins_with(column: InstrumentedAttribute[str], prefix: str) -> ColumnElement[bool]:
+    """Of ids in hex: no digit of theirs sorts behind a `g`, so that an index finds the range."""
+    return and_(column >= prefix, column < f"{prefix}g", begins_with(column, prefix))
+
+
 def _json(record: Record) -> dict[str, Any]:
     return record.model_dump(mode="json")
 
@@ -389,12 +401,3 @@ def is_repetition(error: IntegrityError) -> bool:
     """True for a unique key that is already there; a missing foreign key is a fault of ours and must be heard."""
     code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None)
     return code in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "23505")
-
-
-def _share_between_processes(engine: Engine) -> None:
-    @event.listens_for(engine, "connect")
-    def configure(connection: Any, _: Any) -> None:
-        # Readers (the progress display) must not block the writer; workers wait for each other instead of failing.
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA busy_timeout=30000")
-        connection.execute("PRAGMA foreign_keys=ON")

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, CursorResult, Update, and_, or_, select, u
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from candidates.ledger.ledger import Ledger, LedgerError, is_repetition
+from candidates.ledger.ledger import Ledger, LedgerError, begins_with, is_repetition
 from candidates.ledger.tables import Fact, ModelCallEndRow, ModelCallRow, SpendAccountRow, SpendStopRow
 from candidates.spending import (
     LIMITS,
@@ -150,7 +150,7 @@ class ModelCalls:
 
     def calls(self, id_prefix: str) -> tuple[RecordedCall, ...]:
         """All tries of the calls whose id begins so, in the order in which they were reserved."""
-        return self._recorded(ModelCallRow.call_id.startswith(id_prefix, autoescape=True))
+        return self._recorded(begins_with(ModelCallRow.call_id, id_prefix))
 
     def stops(self, account: str) -> tuple[BudgetStop, ...]:
         """Why calls on the account were refused, in their order; empty while none was."""

@@ -7,11 +7,12 @@ A standing is a function of the facts alone, computed anew whenever one of them 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import Select, delete, func, select, update
 from sqlalchemy.orm import Session
 
+from candidates.ledger.database import commit_in_order
 from candidates.ledger.gates import end_to_end_of, gates_of_run
 from candidates.ledger.latest_words import Evaluation, latest_words_on
 from candidates.ledger.standing_rows import StandingRow, TaskShareRow
@@ -37,8 +38,8 @@ from candidates.task import KernelTask
 
 MOST_REASON_CHARACTERS = 500
 _COMPUTED_AT_ONCE = 200
-_ALL = "standings"
-"""Name of the lock on all of them."""
+
+T = TypeVar("T", str, str | None)
 
 _Place = tuple[str, str]
 """Ids of a task and a candidate."""
@@ -67,8 +68,7 @@ def follow(session: Session, fact: Fact) -> None:
 
 
 def rebuild(session: Session) -> None:
-    """All standings from all facts, in this session's transaction."""
-    _lock_all(session)
+    """All standings from all facts, in this session's transaction. Nobody else may be adding facts."""
     session.execute(delete(StandingRow))
     session.execute(delete(TaskShareRow))
     for record in session.scalars(_stages(Stage.RANKING)):
@@ -90,7 +90,9 @@ def _as_flaw(record: dict[str, Any]) -> Flaw:
 
 
 def _refresh(session: Session, places: Collection[_Place]) -> None:
-    _lock(session, places)
+    for task_id, candidate_id in sorted(places):
+        # Of two that add facts of one candidate the second must see the first's.
+        commit_in_order(session, f"standing {task_id} {candidate_id}")
     _compute(session, places)
 
 
@@ -115,21 +117,6 @@ def _compute_some(session: Session, task_id: str, candidate_ids: Sequence[str]) 
             place = (StandingRow.task_id == task_id, StandingRow.candidate_id == candidate_id)
             session.execute(update(StandingRow).where(*place).values(**values))
     session.flush()
-
-
-def _lock_all(session: Session) -> None:
-    """Until the transaction ends nobody else adds a fact that moves a standing. SQLite has one writer."""
-    if session.get_bind().dialect.name == "postgresql":
-        session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(_ALL, 0))))
-
-
-def _lock(session: Session, places: Iterable[_Place]) -> None:
-    """Until the transaction ends: two that add facts of one candidate must see each other's. SQLite has one writer."""
-    if session.get_bind().dialect.name == "postgresql":
-        session.execute(select(func.pg_advisory_xact_lock_shared(func.hashtextextended(_ALL, 0))))
-        for task_id, candidate_id in sorted(places):
-            what = f"standing {task_id} {candidate_id}"
-            session.execute(select(func.pg_advisory_xact_lock(func.hashtextextended(what, 0))))
 
 
 class _Known(NamedTuple):
@@ -182,23 +169,28 @@ def _values(session: Session, known: _Known, candidate_id: str, word: Evaluation
     run_id = shipping.run_id or word.run_id
     return {
         "op": task.op,
-        "site": task.site,
+        "site": _fit(task.site),
         "level": task.level.value,
         "device_id": task.device_id,
-        "served_model": None if run_id is None else _served_model(session, known, run_id),
+        "served_model": None if run_id is None else _fit(_served_model(session, known, run_id)),
         "language": proposal.candidate.language.value,
-        "agent": proposal.agent,
-        "endpoint": proposal.model,
+        "agent": _fit(proposal.agent),
+        "endpoint": _fit(proposal.model),
         "parents": list(proposal.parents),
         "run_id": run_id,
         "state": outcome.state.value,
-        "reason": outcome.reason[:MOST_REASON_CHARACTERS],
+        "reason": _fit(outcome.reason)[:MOST_REASON_CHARACTERS],
         "flaw": flaw,
         "share_of_time": known.share_of_time,
         "end_to_end": shipping.end_to_end,
         "proposed_s": known.firsts_s.get(candidate_id, word.evaluated_at.timestamp()),
         "updated_s": word.evaluated_at.timestamp(),
     } | _figures(task, attempt.measurement)
+
+
+def _fit(text: T) -> T:
+    """In a column, where no text may hold a NUL."""
+    return text if text is None else text.replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _figures(task: KernelTask, measured: Measurement | None) -> dict[str, Any]:
@@ -249,14 +241,20 @@ def _promotions(session: Session, task_id: str, candidate_ids: Sequence[str]) ->
 def _promotion(
     session: Session, task_id: str, rows: Sequence[PromotionRow], end: SearchEndRow | None
 ) -> tuple[PromotionDecision | None, _Shipping]:
-    """The latest, unless a later search came to another end; and the newest run whose build shipped it."""
+    """The latest, unless the search of a later run came to another end; and the newest run whose build shipped it."""
     if not rows:
         return None, _NOT_PROMOTED
-    if end is not None and end.record["decision"] != "won" and in_utc(end.recorded_at) > in_utc(rows[0].recorded_at):
+    newest = rows[0]
+    if (
+        end is not None
+        and end.run_id != newest.run_id
+        and end.record["decision"] != "won"
+        and in_utc(end.recorded_at) > in_utc(newest.recorded_at)
+    ):
         return None, _NOT_PROMOTED
     shippings = [_shipping(session, row.run_id, task_id) for row in rows]
     shipped = next((shipping for shipping in shippings if shipping.is_shipped), shippings[0])
-    return PromotionDecision.model_validate(rows[0].record), shipped
+    return PromotionDecision.model_validate(newest.record), shipped
 
 
 def _shipping(session: Session, run_id: str, task_id: str) -> _Shipping:
@@ -281,9 +279,11 @@ def _shipping(session: Session, run_id: str, task_id: str) -> _Shipping:
 
 
 def _ends(session: Session, task_id: str, candidate_ids: Sequence[str]) -> dict[str, SearchEndRow]:
-    named = SearchEndRow.record["candidate_id"].as_string().in_(candidate_ids)
-    ends = select(SearchEndRow).where(SearchEndRow.task_id == task_id, named).order_by(SearchEndRow.sequence)
-    return {row.record["candidate_id"]: row for row in session.scalars(ends)}
+    # Told apart here and not by the database: PostgreSQL looks into no JSON that holds a NUL.
+    ends = select(SearchEndRow).where(SearchEndRow.task_id == task_id).order_by(SearchEndRow.sequence)
+    return {
+        row.record["candidate_id"]: row for row in session.scalars(ends) if row.record["candidate_id"] in candidate_ids
+    }
 
 
 def _firsts_s(session: Session, task_id: str, candidate_ids: Sequence[str]) -> dict[str, float]:
@@ -313,7 +313,7 @@ def _flaws(session: Session, candidate_ids: Sequence[str]) -> dict[str, str]:
     rows = select(RetractionRow.record).where(RetractionRow.candidate_id.in_(candidate_ids))
     for record in session.scalars(rows.order_by(RetractionRow.sequence)):
         flaw = _as_flaw(record)
-        flaws.setdefault(flaw.candidate_id, flaw.reason)
+        flaws.setdefault(flaw.candidate_id, _fit(flaw.reason))
     return flaws
 
 
@@ -321,7 +321,7 @@ def _retract(session: Session, flaws: Iterable[Flaw]) -> None:
     for flaw in flaws:
         rows = session.scalars(select(StandingRow).where(StandingRow.candidate_id == flaw.candidate_id)).all()
         for row in rows:
-            row.flaw = row.flaw or flaw.reason
+            row.flaw = row.flaw or _fit(flaw.reason)
         session.flush()
         _refresh(session, [(row.task_id, row.candidate_id) for row in rows])
 

@@ -1,17 +1,48 @@
 """Tables of the ledger. A row is a fact: it is inserted once and never changed. `SpendAccountRow` alone is a balance.
 
-Each table holds the record as JSON, and beside it the columns that queries select by.
+Each table holds the record as JSON, and beside it the columns that queries select by. On PostgreSQL too the JSON
+is a text in ASCII (`json`; `jsonb` knows no NUL and orders keys anew), so that every record is read as it was written.
 """
 
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, DateTime, Float, ForeignKey, Index, Integer, String, UniqueConstraint, func
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    DateTime,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    String,
+    UniqueConstraint,
+    event,
+    func,
+)
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+
+class DoesNotFit(ValueError):
+    """A text is too long for its column, or holds a NUL; the message names the column."""
 
 
 class Table(DeclarativeBase):
     type_annotation_map = {dict[str, Any]: JSON}  # noqa: RUF012  (SQLAlchemy's own idiom)
+
+
+@event.listens_for(Table, "init", propagate=True)
+def _require_fit(row: Table, _: Any, values: dict[str, Any]) -> None:
+    """Raises DoesNotFit for what PostgreSQL would refuse, on SQLite too; texts within a record may be any."""
+    for column in row.__table__.columns:
+        text = values.get(column.name)
+        if not isinstance(column.type, String) or not isinstance(text, str):
+            continue
+        shown, most = ascii(text if len(text) <= 80 else f"{text[:80]}..."), column.type.length
+        if most is not None and len(text) > most:
+            raise DoesNotFit(f"{column} of the ledger takes {most} characters, not the {len(text)} of {shown}")
+        if "\0" in text:
+            raise DoesNotFit(f"{column} of the ledger takes no NUL character: {shown}")
 
 
 class Fact(Table):
@@ -19,14 +50,18 @@ class Fact(Table):
 
     __abstract__ = True
 
-    sequence: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=True)
+    sequence: Mapped[int] = mapped_column(
+        BigInteger().with_variant(Integer, "sqlite"),  # SQLite counts up only what it calls INTEGER; it has 64 bits
+        primary_key=True,
+        autoincrement=True,
+    )
     recorded_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
     record: Mapped[dict[str, Any]]
 
 
 def in_utc(moment: datetime) -> datetime:
-    """SQLite gives the server's UTC time without its zone."""
-    return moment.replace(tzinfo=moment.tzinfo or UTC)
+    """SQLite gives UTC without a zone, PostgreSQL the zone of its session."""
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 class RunRow(Fact):
@@ -180,6 +215,36 @@ class PullRequestRow(Fact):
     win: Mapped[str] = mapped_column(String(64), index=True)
     build_id: Mapped[str] = mapped_column(String(64), index=True)
     event: Mapped[str] = mapped_column(String(16))
+
+
+class WebhookPositionRow(Fact):
+    """How far a webhook's target is: what lies before is settled, or from before it was configured."""
+
+    __tablename__ = "webhook_positions"
+    __table_args__ = (UniqueConstraint("target", "number"),)
+    target: Mapped[str] = mapped_column(String(64))
+    number: Mapped[int] = mapped_column(Integer)
+
+
+class WebhookAttemptRow(Fact):
+    """An attempt to tell a target of an event, claimed before it is posted: of two processes one posts."""
+
+    __tablename__ = "webhook_attempts"
+    __table_args__ = (UniqueConstraint("target", "event_id", "attempt"),)
+    target: Mapped[str] = mapped_column(String(64))
+    event_id: Mapped[str] = mapped_column(String(128))
+    attempt: Mapped[int] = mapped_column(Integer)
+
+
+class WebhookDeliveryRow(Fact):
+    """How an attempt ended."""
+
+    __tablename__ = "webhook_deliveries"
+    __table_args__ = (UniqueConstraint("target", "event_id", "attempt"),)
+    target: Mapped[str] = mapped_column(String(64))
+    event_id: Mapped[str] = mapped_column(String(128))
+    attempt: Mapped[int] = mapped_column(Integer)
+    outcome: Mapped[str] = mapped_column(String(16))
 
 
 class MemoryCardRow(Fact):

@@ -91,8 +91,8 @@ class Place:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
-def place_on(address: str, server: ModelServer, home: Path, die: str = "") -> Place:
-    """A namespace, a device and a ledger of its own."""
+def place_on(address: str, server: ModelServer, home: Path, die: str = "", ledger_url: str = "") -> Place:
+    """A namespace, a device and, unless another is given, a ledger of its own."""
     home.mkdir(exist_ok=True)
     name = uuid.uuid4().hex
     return Place(
@@ -100,7 +100,7 @@ def place_on(address: str, server: ModelServer, home: Path, die: str = "") -> Pl
         namespace=f"paid-{name}",
         device_id=f"cpu-{name}",
         server_url=server.url,
-        ledger_url=f"sqlite:///{home / 'ledger.sqlite'}",
+        ledger_url=ledger_url or f"sqlite:///{home / 'ledger.sqlite'}",
         home=str(home),
         die=die,
     )

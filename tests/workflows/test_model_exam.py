@@ -27,11 +27,15 @@ TASKS = (task_named("double"), task_named("twice"), task_named("again"))
 PRICES = {name: getattr(PRICE, name) for name in ("input", "cache_read", "cache_write", "output")}
 
 
-@pytest.mark.parametrize("last_stage", [Stage.SCREEN, Stage.CONFIRM])
-def test_each_task_is_searched_and_the_report_ends_the_run(server_address, tmp_path, last_stage):
+@pytest.mark.parametrize(
+    ("ledger_url", "last_stage"),
+    [("sqlite", Stage.SCREEN), ("sqlite", Stage.CONFIRM), ("postgresql", Stage.CONFIRM)],
+    indirect=["ledger_url"],
+)
+def test_each_task_is_searched_and_the_report_ends_the_run(server_address, tmp_path, ledger_url, last_stage):
     server = ModelServer()
     server.default = write_reply
-    place = place_on(server_address, server, tmp_path)
+    place = place_on(server_address, server, tmp_path, ledger_url=ledger_url)
     ledger = Ledger(place.ledger_url)
     request = ExamRequest(
         endpoint="test",

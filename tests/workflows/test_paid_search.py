@@ -190,11 +190,11 @@ def test_a_killed_search_ends_as_one_that_was_not(searched, moment):
     assert one.ledger.search_ends(RUN) == undisturbed.ledger.search_ends(RUN)
 
 
-def test_spend_never_exceeds_cap(server_address, tmp_path):
+def test_spend_never_exceeds_cap(server_address, tmp_path, ledger_url):
     """Fifty searches side by side share five dollars."""
     server = ModelServer()
     server.default = lambda body: write_reply(body, output_tokens=3000)
-    place = place_on(server_address, server, tmp_path)
+    place = place_on(server_address, server, tmp_path, ledger_url=ledger_url)
 
     async def search_all():
         client = await open_namespace(server_address, place.namespace)

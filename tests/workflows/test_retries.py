@@ -4,6 +4,7 @@ from candidates.builder import CompilerUnavailable
 from candidates.forge import ForgeRefused
 from candidates.judge.sanitizers import SanitizersUnavailable
 from candidates.ledger.ledger import LedgerError
+from candidates.ledger.tables import DoesNotFit
 from candidates.serving_build.builds import BuildNotFound
 from candidates.serving_build.counters import CountersUnreadable
 from candidates.serving_build.runtime import BuildRefused
@@ -19,7 +20,7 @@ from workflows.retries import RETRY, USER_FAULTS
 CLASSES = (
     *(TraceError, ModelError, SandboxUnavailable, CompilerUnavailable, SanitizersUnavailable, LedgerError),
     *(DeviceError, UserFault, ModelRejectedRequest, SigningKeyFault, ForgeRefused),
-    *(BuildRefused, BuildNotFound, CountersUnreadable),
+    *(BuildRefused, BuildNotFound, CountersUnreadable, DoesNotFit),
 )
 
 

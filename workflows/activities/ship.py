@@ -10,9 +10,9 @@ from candidates.benchmark.exclusive import exclusive_slot
 from candidates.device import DeviceFingerprint
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.flaws import Flaws
+from candidates.ledger.gates import gates_of_run
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.promotions import latest_promotion
-from candidates.ledger.gates import gates_of_run
 from candidates.ledger.run_report import report_run
 from candidates.measurement import Stage as MeasurementStage
 from candidates.promotion import EndToEnd, PathName, WonKernel, choose_levels

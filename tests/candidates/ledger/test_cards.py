@@ -10,8 +10,8 @@ from tests.candidates.past_searches import attempt, double_task, measurement
 
 
 @pytest.fixture
-def cards(tmp_path):
-    return Cards(Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}"))
+def cards(ledger_url):
+    return Cards(Ledger(ledger_url))
 
 
 def card(ratio: float, name: str = "a", task: KernelTask | None = None, before: float = 1.0) -> Card:

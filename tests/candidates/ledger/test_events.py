@@ -1,5 +1,4 @@
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,8 @@ START = Positions()
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    return Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def ledger(ledger_url: str) -> Ledger:
+    return Ledger(ledger_url)
 
 
 def test_a_kernel_is_promoted_when_its_runs_build_has_passed(ledger: Ledger) -> None:

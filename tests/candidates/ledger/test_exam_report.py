@@ -25,8 +25,8 @@ REQUEST = ExamRequest(
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def ledger(ledger_url):
+    return Ledger(ledger_url)
 
 
 @pytest.fixture

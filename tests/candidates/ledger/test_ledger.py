@@ -1,3 +1,6 @@
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
 import pytest
 from sqlalchemy.exc import IntegrityError
 
@@ -5,6 +8,7 @@ from candidates.agent import Attempt
 from candidates.candidate import Candidate, Proposal
 from candidates.ledger.evaluations import Evaluations
 from candidates.ledger.ledger import Ledger, LedgerError
+from candidates.ledger.tables import DoesNotFit
 from candidates.measurement import Measurement
 from candidates.run import Progress, RunRequest, Stage, TuneReport, TuneRequest
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
@@ -12,8 +16,8 @@ from candidates.verdict import Accepted, Evidence, EvidenceKind, Rejected
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    return Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def ledger(ledger_url):
+    return Ledger(ledger_url)
 
 
 REQUEST = RunRequest(traces=("/t.jsonl",), trace_digest="0" * 64, model="m")
@@ -107,6 +111,49 @@ def test_an_id_prefix_with_a_wildcard_matches_nothing(ledger):
         ledger.task("%")
 
 
+def test_an_id_prefix_is_taken_to_the_letter(ledger):
+    ledger.put_task(TASK)
+    beginning = next(TASK.id[:n] for n in range(1, 64) if not TASK.id[:n].isdecimal())
+    assert ledger.task(beginning) == TASK
+    with pytest.raises(LedgerError):
+        ledger.task(beginning.upper())
+
+
+def test_records_are_read_as_they_were_written(ledger):
+    """Whatever a hostile kernel holds; the id is a digest of all of it."""
+    odd = Candidate(language="cpp", source="\0 \\u0000 \x1f \x7f \u2028 \uffff \U0001f600 '\"%s :name", prepare="\0")
+    ledger.put_candidate(odd)
+    assert ledger.candidate(odd.id) == odd
+    assert ledger.candidate(odd.id).id == odd.id
+
+
+def test_what_does_not_fit_a_column_is_refused_by_its_name(ledger):
+    longest = TASK.model_copy(update={"op": "é" * 256})
+    ledger.put_task(longest)
+    assert ledger.task(longest.id) == longest
+    with pytest.raises(DoesNotFit, match=r"tasks\.op of the ledger takes 256 characters, not the 257 of 'x{80}\.\.\.'"):
+        ledger.put_task(TASK.model_copy(update={"op": "x" * 257}))
+    with pytest.raises(DoesNotFit, match=r"tasks\.op of the ledger takes no NUL character: 'a.x00b'"):
+        ledger.put_task(TASK.model_copy(update={"op": "a\0b"}))
+    assert ledger.tasks() == (longest,)
+
+
+def test_of_many_who_write_a_fact_at_once_one_does(ledger):
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: ledger.put_task(TASK), range(24)))
+    assert ledger.tasks() == (TASK,)
+
+
+def test_times_are_in_utc(ledger):
+    ledger.open_run(REQUEST, "run-1")
+    ledger.add_progress("run-1", Progress(stage=Stage.REPLAY, message="first"))
+    (run,), (line,) = ledger.runs(), ledger.progress_after("run-1", 0)
+    for moment in (run.started_at, line.recorded_at):
+        assert moment.utcoffset() == timedelta(0)
+        assert abs(datetime.now(UTC) - moment) < timedelta(minutes=10)
+    assert -1 < ledger.run_age_s("run-1") < 600
+
+
 def test_progress_is_read_on_from_where_a_reader_was(ledger):
     ledger.open_run(REQUEST, "run-1")
     ledger.add_progress("run-1", Progress(stage=Stage.REPLAY, message="first"))
@@ -115,10 +162,9 @@ def test_progress_is_read_on_from_where_a_reader_was(ledger):
     assert [p.progress.message for p in ledger.progress_after("run-1", first[-1].sequence)] == ["second"]
 
 
-def test_two_processes_may_write_one_ledger(tmp_path):
-    url = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
-    Ledger(url).open_run(REQUEST, "run-1")
-    assert [entry.run_id for entry in Ledger(url).runs()] == ["run-1"]
+def test_two_processes_may_write_one_ledger(ledger_url):
+    Ledger(ledger_url).open_run(REQUEST, "run-1")
+    assert [entry.run_id for entry in Ledger(ledger_url).runs()] == ["run-1"]
 
 
 def test_the_latest_word_on_a_candidate_counts(ledger):

@@ -16,8 +16,8 @@ OTHER_TYPE_OF_OP = double_task(reference="def reference(x):\n    return x.exp()\
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def ledger(ledger_url):
+    ledger = Ledger(ledger_url)
     ledger.open_run(REQUEST, "run-1")
     return ledger
 

@@ -1,7 +1,6 @@
 """Whether a run has ended, failed, goes on, or says nothing any more."""
 
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ SEARCH = Progress(stage=Stage.SEARCH, op="Linear", tried=1, message="screened")
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
-    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def ledger(ledger_url: str) -> Ledger:
+    ledger = Ledger(ledger_url)
     ledger.open_run(RunRequest(traces=("t",), trace_digest="0", model="tiny"), "run-1")
     return ledger
 

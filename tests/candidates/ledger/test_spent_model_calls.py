@@ -19,8 +19,8 @@ from workflows.retries import USER_FAULTS
 
 
 @pytest.fixture
-def calls(tmp_path):
-    calls = ModelCalls(Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}"))
+def calls(ledger_url):
+    calls = ModelCalls(Ledger(ledger_url))
     calls.open_account("run", Caps(usd=1e-6))
     calls.open_account("run/op", Caps(calls=3))
     return calls
@@ -103,8 +103,8 @@ class LateCalls(ModelCalls):
         return found
 
 
-def test_of_two_that_begin_a_call_at_once_one_is_told_to_wait(calls, tmp_path):
-    late = LateCalls(Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}"), calls)
+def test_of_two_that_begin_a_call_at_once_one_is_told_to_wait(calls, ledger_url):
+    late = LateCalls(Ledger(ledger_url), calls)
     with pytest.raises(CallRunning, match="run/op/1 is being made by another worker"):
         late.begin(_call(nano_usd=100))
     assert CallRunning.__name__ not in USER_FAULTS

@@ -37,8 +37,8 @@ EVERY = Filters(states=tuple(State))
 
 
 @pytest.fixture
-def ledger(tmp_path):
-    ledger = Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+def ledger(ledger_url):
+    ledger = Ledger(ledger_url)
     for run_id in ("run-1", "run-2"):
         ledger.open_run(REQUEST.model_copy(update={"trace_digest": run_id}), run_id)
     ledger.put_task(TASK)
@@ -255,12 +255,19 @@ def test_filters_leave_only_what_they_name(ledger):
         assert len(find_standings(ledger, asked, serving=NOBODY).standings) == sources, filters
 
 
-def test_the_ledger_of_an_older_release_gets_its_standings_when_it_is_opened(ledger, tmp_path):
+def test_the_ledger_of_an_older_release_gets_its_standings_when_it_is_opened(ledger, ledger_url):
     tried(ledger)
     kept = lines(ledger)
-    with Session(ledger.engine) as session, session.begin():
-        session.query(StandingRow).delete()
-    assert lines(Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")) == kept
+    StandingRow.__table__.drop(ledger.engine)
+    assert lines(Ledger(ledger_url)) == kept
+
+
+def test_a_text_with_a_nul_has_a_standing(ledger):
+    hostile = attempt("kernel", measurement(2.0), agent="a\0gent")
+    tried(ledger, hostile)
+    ended(ledger, "lost", reason="\0" * 600)
+    found = standing(ledger)
+    assert (found.agent, len(found.reason)) == ("a\N{REPLACEMENT CHARACTER}gent", 500)
 
 
 STEPS = {

@@ -1,19 +1,16 @@
 """Spend, against the server's own count: caps under parallel calls, kills, and calls whose bill is unknown."""
 
 import json
-import os
 import random
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-from sqlalchemy import create_engine
 
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
-from candidates.ledger.tables import Table
 from candidates.spending import BudgetStop, CallOutcome, Caps, Usage
 from compiler_agent.models.apis import open_client
 from compiler_agent.models.completion import Broken, Completion, ModelRejectedRequest, ModelUnavailable, Reply
@@ -34,16 +31,6 @@ def server():
     server = ModelServer()
     yield server
     server.close()
-
-
-@pytest.fixture
-def ledger_url(tmp_path):
-    """SQLite, or an empty database of the developer's (CONTRIBUTING says how)."""
-    url = os.environ.get("COMPILER_AGENT_TEST_LEDGER")
-    if url is None:
-        return f"sqlite:///{tmp_path / 'ledger.sqlite'}"
-    Table.metadata.drop_all(create_engine(url))
-    return url
 
 
 @pytest.fixture
@@ -103,7 +90,14 @@ def test_spend_never_exceeds_cap(server, ledger_url, tmp_path, calls, model):
     assert used.nano_usd == calls.balance(OP).used.nano_usd
 
 
-@pytest.mark.parametrize("moment", ["before_send", "while_waiting", "after_answer", "before_settle", "after_settle"])
+@pytest.mark.parametrize(
+    ("ledger_url", "moment"),
+    [
+        *(("sqlite", moment) for moment in ("before_send", "while_waiting", "after_answer")),
+        *((database, moment) for database in ("sqlite", "postgresql") for moment in ("before_settle", "after_settle")),
+    ],
+    indirect=["ledger_url"],
+)
 def test_no_paid_call_repeated_after_kill(server, ledger_url, tmp_path, calls, model, moment):
     if moment == "while_waiting":
         server.will(Say(output_tokens=400, piece_after_s=5.0))

@@ -1,0 +1,140 @@
+"""open_database: an engine for the URL of a ledger, with every table and index there.
+
+What is missing is added; a table that is there is never altered. Passwords in URLs appear in no message.
+"""
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sqlalchemy import URL, Connection, Engine, Index, create_engine, event, func, inspect, make_url, select
+from sqlalchemy import Table as SqlTable
+from sqlalchemy.exc import ArgumentError
+from sqlalchemy.orm import Session
+
+from candidates.ledger.tables import Table
+
+_DRIVERS = {
+    "sqlite": "sqlite",
+    "sqlite+pysqlite": "sqlite",
+    "postgresql": "postgresql+psycopg",
+    "postgresql+psycopg": "postgresql+psycopg",
+}
+"""What a URL may name, and what it then gets: bare `postgresql` means another driver to older SQLAlchemy."""
+
+_CONNECT_TIMEOUT_S = 10
+_MAKING_TABLES = 0x6C656467
+_ADDING_IN_ORDER = 0x6C656468
+"""Keys of advisory locks: PostgreSQL leaves their meaning to those who share a database."""
+
+
+class LedgerUrlError(Exception):
+    """The URL names no database that a ledger can be in, or its driver is not installed; the user's to mend."""
+
+
+def open_database(url: str, fill: Callable[[Session, Collection[str]], None] = lambda session, made: None) -> Engine:
+    """`fill` is called once with the names of tables that were missing, in the transaction that makes them.
+
+    Raises LedgerUrlError, and SQLAlchemy's DatabaseError where the database cannot be reached or written.
+    """
+    place = _parse(url)
+    engine = _open_sqlite(place) if place.drivername == "sqlite" else _open_postgresql(place)
+    # Without a lock first: whoever opens a ledger that is whole waits for nobody, and needs no right to create.
+    if any(_missing(engine)):
+        with engine.begin() as connection:
+            _keep_others_out(connection)
+            tables, indexes = _missing(connection)
+            Table.metadata.create_all(connection, tables, checkfirst=False)
+            for index in indexes:
+                index.create(connection)
+            with Session(connection) as session:
+                fill(session, [table.name for table in tables])
+                session.flush()
+    return engine
+
+
+def commit_in_order(session: Session, name: str) -> None:
+    """From here to the commit no other session is in its own such part for `name`.
+
+    PostgreSQL gives out sequence numbers before commits, in another order: a reader that goes on after the highest
+    number that it saw would miss a lower one. SQLite has one writer at a time.
+    """
+    if session.get_bind().dialect.name == "postgresql":
+        session.execute(select(func.pg_advisory_xact_lock(_ADDING_IN_ORDER, func.hashtext(name))))
+
+
+def _parse(url: str) -> URL:
+    try:
+        place = make_url(url)
+    except (ArgumentError, ValueError):
+        # Their messages may hold what was taken for a port: a piece of a password.
+        raise LedgerUrlError(
+            "it is no database URL: write sqlite:////folder/ledger.sqlite or postgresql+psycopg://user@host/database"
+        ) from None
+    if place.drivername not in _DRIVERS:
+        raise LedgerUrlError(f"a ledger is in sqlite or in postgresql+psycopg, not in {place.drivername}")
+    if "@" in (place.host or ""):
+        raise LedgerUrlError("its user or password has an @: write it as %40")
+    return place.set(drivername=_DRIVERS[place.drivername])
+
+
+def _open_sqlite(place: URL) -> Engine:
+    if place.database:
+        Path(place.database).parent.mkdir(parents=True, exist_ok=True)
+    engine = create_engine(place)
+
+    @event.listens_for(engine, "connect")
+    def configure(connection: Any, _: Any) -> None:
+        # Readers (the progress display) must not block the writer; workers wait for each other instead of failing.
+        connection.execute("PRAGMA busy_timeout=30000")
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA foreign_keys=ON")
+
+    return engine
+
+
+def _open_postgresql(place: URL) -> Engine:
+    defaults: dict[str, Any] = {"client_encoding": "utf8", "connect_timeout": _CONNECT_TIMEOUT_S}
+    try:
+        return create_engine(
+            place,
+            connect_args={name: value for name, value in defaults.items() if name not in place.query},
+            # A server may set a stricter level, whose conflicts would have to be tried again.
+            isolation_level="READ COMMITTED",
+            # A server that was restarted has closed what lies in the pool.
+            pool_pre_ping=True,
+        )
+    except ImportError as error:
+        raise LedgerUrlError(
+            f"PostgreSQL's driver cannot be imported ({error}): pip install 'compiler-agent[postgresql]'"
+        ) from error
+
+
+class _Missing(NamedTuple):
+    tables: list[SqlTable]
+    indexes: list[Index]
+    """Of tables that are there."""
+
+
+def _missing(bind: Engine | Connection) -> _Missing:
+    tables = Table.metadata.sorted_tables
+    found = inspect(bind).get_multi_indexes(filter_names=[table.name for table in tables])
+    there = {table: {index["name"] for index in indexes} for (_, table), indexes in found.items()}
+    return _Missing(
+        tables=[table for table in tables if table.name not in there],
+        indexes=[
+            index
+            for table in tables
+            if table.name in there
+            for index in sorted(table.indexes, key=lambda index: str(index.name))
+            if index.name not in there[table.name]
+        ],
+    )
+
+
+def _keep_others_out(connection: Connection) -> None:
+    """Until the commit: of processes that create the same table at once, all but one would fail."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES, 0)))
+    else:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
