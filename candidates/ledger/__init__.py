@@ -9,7 +9,7 @@ a row, addressed by content.
 ranking over those lines, `op_standings` what a page about one op asks for.
 
 What is read from facts: `run_states` says whether a run goes on, `run_report` and `exam_report` what it came to,
-`attempt_counts` how its attempts went, `events` what others are told, `wins` what a run would propose as pull requests, `promotions` which kernel of a task is
-the one to ship, `flaws` which may not serve any more. `past_winners`, `waiting`, `cards` and `proposals` are what later
-searches and people ask for.
+`attempt_counts` how its attempts went, `events` what others are told, `wins` what a run would propose as pull requests,
+`promotions` which kernel of a task is the one to ship, `flaws` which may not serve any more. `past_winners`, `waiting`,
+`cards` and `proposals` are what later searches and people ask for.
 """

@@ -280,10 +280,9 @@ def _shipping(session: Session, run_id: str, task_id: str) -> _Shipping:
 
 def _ends(session: Session, task_id: str, candidate_ids: Sequence[str]) -> dict[str, SearchEndRow]:
     # Told apart here and not by the database: PostgreSQL looks into no JSON that holds a NUL.
-    ends = select(SearchEndRow).where(SearchEndRow.task_id == task_id).order_by(SearchEndRow.sequence)
-    return {
-        row.record["candidate_id"]: row for row in session.scalars(ends) if row.record["candidate_id"] in candidate_ids
-    }
+    ends = session.scalars(select(SearchEndRow).where(SearchEndRow.task_id == task_id).order_by(SearchEndRow.sequence))
+    by_candidate = {row.record["candidate_id"]: row for row in ends}
+    return {candidate_id: row for candidate_id, row in by_candidate.items() if candidate_id in candidate_ids}
 
 
 def _firsts_s(session: Session, task_id: str, candidate_ids: Sequence[str]) -> dict[str, float]:
