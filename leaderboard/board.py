@@ -42,6 +42,10 @@ class _Kept(Generic[T]):
         return self._value
 
 
+def _keep(text: str) -> str:
+    return text
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Board:
     ledger: Ledger
@@ -58,6 +62,8 @@ class Board:
     """Where readers find the page, for links in feeds and webhooks; None: as each request says."""
     shown_builds: ShownBuilds = field(default_factory=ShownBuilds)
     streams: Streams = field(default_factory=Streams)
+    redact: Callable[[str], str] = _keep
+    """Takes keys out of dialogues with models; those known when a dialogue was stored were taken out then."""
     _facets: _Kept[Facets] = field(default_factory=lambda: _Kept(_FACETS_KEPT_S))
     _serving: _Kept[InService] = field(default_factory=lambda: _Kept(_SERVING_KEPT_S))
 

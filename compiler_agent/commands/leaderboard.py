@@ -1,6 +1,7 @@
 """`compiler-agent leaderboard`: the web page and API over the ledger, and the tokens that may act on it."""
 
 import ipaddress
+import os
 import socket
 import threading
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from candidates.serving_build.builds import BuildStore
 from compiler_agent.board_actions import BuildActions
 from compiler_agent.board_settings import BoardSettings, read_board_settings
 from compiler_agent.commands.options import JsonOption
+from compiler_agent.models.endpoints import known_secrets, read_endpoints
+from compiler_agent.models.redaction import Redactor
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.settings import Settings, read_settings
 from compiler_agent.webhook_settings import read_webhook_targets
@@ -76,6 +79,7 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
         tokens=_token_file(settings),
         usd_per_device_hour=board.usd_per_device_hour,
         base_url=url.geturl() if url is not None else None,
+        redact=Redactor(known_secrets(read_endpoints(settings.home, os.environ), os.environ)).redact,
     )
     try:
         application = make_app(shown, site, read_webhook_targets())

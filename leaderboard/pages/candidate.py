@@ -11,7 +11,7 @@ from candidates.ledger.ledger import LedgerError
 from candidates.ledger.reports import RecordedReports
 from candidates.ledger.retractions import Retractions
 from candidates.standing import Standing, State
-from candidates.verdict import Accepted
+from candidates.verdict import Accepted, Rejected, Verdict
 from leaderboard.highlight import highlight
 from leaderboard.pages import candidate_view
 from leaderboard.pages.render import board_of, link, render
@@ -54,7 +54,7 @@ def candidate(request: Request, candidate_id: str, task: str | None = None) -> R
         task=facts.task,
         verdict=verdict,
         said=None if verdict is None else candidate_view.say(verdict),
-        seed=verdict.seed if isinstance(verdict, Accepted) else None,
+        seed=_seed(verdict),
         speed=None if measurement is None else candidate_view.describe_speed(facts.task, measurement),
         trials=candidate_view.describe_trials(facts.trials),
         latest=next((trial for trial in facts.trials if trial.measurements), None),
@@ -87,6 +87,17 @@ def choose_standing(standings: tuple[Standing, ...], task_prefix: str | None) ->
         if standing.task_id.startswith(task_prefix or ""):
             return standing
     raise LedgerError(f"candidate {standings[0].candidate_id[:12]} was not tried for task {(task_prefix or '')[:64]}")
+
+
+def _seed(verdict: Verdict | None) -> int | None:
+    """With which it can be judged again; a kernel that was rejected before it ran has none."""
+    match verdict:
+        case Accepted():
+            return verdict.seed
+        case Rejected():
+            return verdict.seed or None
+        case _:
+            return None
 
 
 def _by_candidate(standings: tuple[Standing, ...]) -> dict[str, Standing]:
