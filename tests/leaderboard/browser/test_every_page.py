@@ -1,0 +1,72 @@
+"""Each page in a real browser: nothing to complain of, nothing wider than the window, nothing lost in print."""
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.leaderboard.browser.pages import NAMES, paths_of
+from tests.leaderboard.browser.past import Past
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from tests.leaderboard.browser.visit import Visit
+
+THEMES = ("light", "dark")
+WIDTHS = (1280, 390)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_gives_the_browser_no_cause_to_complain(tab: "Visit", past: Past, name: str) -> None:
+    page = tab.go(paths_of(past)[name])
+    assert page.locator("main h1").count() == 1
+    assert page.title().endswith("Compiler Agent")
+    assert page.locator("main").inner_text().strip()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_body_is_no_wider_than_a_phone(chromium: "Browser", address: str, past: Past, name: str) -> None:
+    from tests.leaderboard.browser.visit import visit
+
+    with visit(chromium, address, width=390) as tab:
+        page = tab.go(paths_of(past)[name])
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, _widest(tab)
+        assert tab.faults() == []
+
+
+def test_tables_scroll_within_their_region(chromium: "Browser", address: str) -> None:
+    from tests.leaderboard.browser.visit import visit
+
+    with visit(chromium, address, width=390) as tab:
+        region = tab.go("").locator(".scroll").first
+        region.evaluate("region => region.scrollLeft = 10000")
+        assert region.evaluate("region => region.scrollLeft") > 100
+
+
+@pytest.mark.parametrize("name", ["home", "candidate", "run", "build"])
+def test_prints_whole_tables_and_no_controls(tab: "Visit", past: Past, name: str) -> None:
+    page = tab.go(paths_of(past)[name])
+    page.emulate_media(media="print", color_scheme="dark")
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert background == "rgb(255, 255, 255)"
+    assert page.locator("header.top nav").is_hidden()
+    assert all(form.is_hidden() for form in page.locator("form").all())
+    assert page.locator(".scroll").first.evaluate("region => getComputedStyle(region).overflowX") == "visible"
+    assert page.pdf().startswith(b"%PDF")
+
+
+def test_says_what_is_not_there(tab: "Visit") -> None:
+    page = tab.go("candidates/ffff", refused=404)
+    assert "Not found" in page.locator("h1").inner_text()
+    page = tab.go("?state=nonsense", refused=400)
+    assert "no state nonsense" in page.locator("main").inner_text()
+    tab.go("nowhere", refused=404)
+
+
+def _widest(tab: "Visit") -> str:
+    found: str = tab.page.evaluate(
+        """() => [...document.querySelectorAll("main *")]
+        .filter(each => !each.closest(".scroll") && each.getBoundingClientRect().right > innerWidth)
+        .slice(0, 5).map(each => `${each.tagName}.${each.className}: ${each.textContent.slice(0, 40)}`).join("; ")"""
+    )
+    return found
