@@ -14,8 +14,10 @@ from candidates.candidate import Candidate
 from candidates.exam import ExamReport
 from candidates.ledger.find_standings import MOST_STANDINGS, find_standings, standings_of
 from candidates.ledger.ledger import RunEntry
+from candidates.ledger.op_standings import find_task
 from candidates.run import RunReport, TuneReport
 from candidates.standing import Cursor, Facets, Page, Sort, Standing
+from candidates.task import KernelTask
 from leaderboard.board import Board
 from leaderboard.filters import Asked, read_filters, write_cursor
 from leaderboard.pages.render import board_of, not_found
@@ -64,6 +66,13 @@ class CandidateDocument(BaseModel):
     id: str
     candidate: Candidate
     standings: tuple[Standing, ...]
+
+
+class TaskDocument(BaseModel):
+    id: str
+    """Of the whole task, with its hidden workloads."""
+    task: KernelTask
+    hidden_workloads: int
 
 
 class RunDocument(BaseModel):
@@ -124,6 +133,16 @@ def run(request: Request, run_id: str) -> RunDocument:
     if found is None:
         raise not_found(f"no run {run_id}")
     return _document(found)
+
+
+@router.get("/tasks/{task_id}")
+def task(request: Request, task_id: str) -> TaskDocument:
+    """What kernels are written for; of workloads that they are judged at in secret there is only the number."""
+    found = find_task(board_of(request).ledger, task_id)
+    if found is None:
+        raise not_found(f"no task {task_id}: give the whole id")
+    public = found.model_copy(update={"workloads": found.public_workloads})
+    return TaskDocument(id=task_id, task=public, hidden_workloads=len(found.hidden_workloads))
 
 
 def _find(board: Board, asked: Asked, limit: int, after: Cursor | None = None) -> Page:

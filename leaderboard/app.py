@@ -17,12 +17,12 @@ from candidates.ledger.ledger import LedgerError
 from leaderboard import api, feed
 from leaderboard.board import Board
 from leaderboard.filters import FiltersRefused
-from leaderboard.pages import builds, candidate, compare, home, rollback, runs, transcript
+from leaderboard.pages import builds, candidate, compare, home, op, rollback, runs, transcript
 from leaderboard.pages.render import STATIC, render
 from leaderboard.security import Guard
 from leaderboard.webhook_target import WebhookTarget
 
-_PAGES = (home, runs, builds, rollback, candidate, compare, transcript)
+_PAGES = (home, runs, builds, rollback, candidate, op, compare, transcript)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ def devices_of(ledger: Ledger, op: str, serving: InService) -> tuple[TriedOn, ..
     newest: dict[str, float] = defaultdict(float)
     with Session(ledger.engine) as session:
         grouped = counts.where(StandingRow.op == op).group_by(StandingRow.device_id, StandingRow.state)
-        for device_id, state, count, updated_s in session.execute(grouped).tuples():
+        for device_id, state, count, updated_s in session.execute(grouped):
             found[device_id][State(state)] = count
             newest[device_id] = max(newest[device_id], updated_s)
         live = select(StandingRow).where(StandingRow.op + "" == op, is_at(serving.live))
@@ -68,13 +68,16 @@ def devices_of(ledger: Ledger, op: str, serving: InService) -> tuple[TriedOn, ..
             found[row.device_id] += Counter({told.state: 1})
             found[row.device_id] -= Counter({State(row.state): 1})
     ordered = sorted(found, key=lambda device_id: (-newest[device_id], device_id))
-    return tuple(TriedOn(device_id, dict(found[device_id])) for device_id in ordered)
+    return tuple(
+        TriedOn(device_id, {state: found[device_id][state] for state in State if found[device_id][state] > 0})
+        for device_id in ordered
+    )
 
 
 def places_of(ledger: Ledger, op: str, device_id: str) -> tuple[OpPlace, ...]:
     """Where on the device kernels for the op were judged lately, the latest first."""
     with Session(ledger.engine) as session:
-        found = session.execute(_latest_places(), {"op": op, "device_id": device_id}).tuples().all()
+        found = session.execute(_latest_places(), {"op": op, "device_id": device_id}).all()
     return tuple(OpPlace(device_id, site, model) for site, model, _ in found)
 
 
@@ -137,7 +140,7 @@ def latest_wins_of(ledger: Ledger, op: str, place: OpPlace, limit: int) -> tuple
             )
             found.extend(
                 PastWin(candidate_id, run_id, state, speedup, Interval(low, high), datetime.fromtimestamp(at_s, UTC))
-                for candidate_id, run_id, speedup, low, high, at_s in rows.tuples()
+                for candidate_id, run_id, speedup, low, high, at_s in rows
             )
     return tuple(sorted(found, key=lambda win: win.proposed_at))
 
@@ -165,10 +168,11 @@ def latest_measurement(ledger: Ledger, task_id: str, candidate_id: str) -> Measu
     with Session(ledger.engine) as session:
         for kind in (EvaluationRow, MeasurementRow, AttemptRow):
             rows = select(kind.record).where(kind.task_id == task_id, kind.candidate_id == candidate_id)
+            if kind is not MeasurementRow:
+                rows = rows.where(kind.record["measurement"].as_string().is_not(None))
             record = session.scalars(rows.order_by(kind.sequence.desc()).limit(1)).first()
-            measured = record if kind is MeasurementRow or record is None else record.get("measurement")
-            if measured is not None:
-                return Measurement.model_validate(measured)
+            if record is not None:
+                return Measurement.model_validate(record if kind is MeasurementRow else record["measurement"])
     return None
 
 
@@ -176,7 +180,23 @@ def shares_of(ledger: Ledger, task_id: str) -> Mapping[str, float]:
     """Shares of device time that the task takes, by workload class; "" is all traffic."""
     shares = select(TaskShareRow.workload_class, TaskShareRow.share).where(TaskShareRow.task_id == task_id)
     with Session(ledger.engine) as session:
-        return dict(session.execute(shares.order_by(TaskShareRow.workload_class)).tuples().all())
+        return dict(session.execute(shares.order_by(TaskShareRow.workload_class)).all())
+
+
+def latest_task_id(ledger: Ledger, op: str, place: OpPlace) -> str | None:
+    """Of kernels that were judged lately, the one judged last; None: none was judged at the place."""
+    lately = select(StandingRow.task_id, StandingRow.updated_s)
+    with Session(ledger.engine) as session:
+        found = [
+            row
+            for state in State
+            for row in session.execute(
+                lately.where(*_at(op, place), StandingRow.state == state.value)
+                .order_by(StandingRow.updated_s.desc(), StandingRow.number.desc())
+                .limit(1)
+            )
+        ]
+    return max(found, key=lambda row: row[1])[0] if found else None
 
 
 def find_task(ledger: Ledger, task_id: str) -> KernelTask | None:
