@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from temporalio import workflow
-from temporalio.exceptions import ActivityError
+from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from workflows import queues
 from workflows.retries import HEARTBEAT_TIMEOUT, RETRY
@@ -64,6 +64,8 @@ class KernelSearch:
                 retry_policy=RETRY,
             )
         except ActivityError as error:
+            if is_cancelled_exception(error):
+                raise
             workflow.logger.warning("no compiler report for %s of %s: %s", search.op, search.run_id, error.cause)
 
     async def _search_with(self, number: int, search: SearchInput) -> str:
