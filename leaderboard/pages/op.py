@@ -3,7 +3,8 @@
 Of an op that is tuned on several devices, at several sites or for several models it shows one place at a time.
 """
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,9 +32,9 @@ from candidates.measurement import Baseline, Measurement
 from candidates.standing import InService, Standing, State
 from leaderboard.board import Board
 from leaderboard.charts.frame import fit_to_page, frame_natural
-from leaderboard.charts.heat_map import draw_heat_map
+from leaderboard.charts.heat_map import HeatMap, draw_heat_map
 from leaderboard.charts.history import draw_history, history_table
-from leaderboard.charts.lineage import draw_lineage
+from leaderboard.charts.lineage import Lineage, draw_lineage
 from leaderboard.charts.roofline import draw_roofline, roofline_table
 from leaderboard.charts.table import Table
 from leaderboard.pages.op_charts import draw_kin, draw_past, map_workloads
@@ -55,6 +56,9 @@ MOST_CHOICES = 40
 
 OTHERS_ON_ROOFLINE = 3
 MOST_WORKLOADS, MOST_TENSORS = 40, 40
+_DRAWINGS_KEPT = 256
+"""Of about 30 kB. To draw takes longer than to read, and what was drawn changes with a new measurement alone."""
+
 _NOT_THE_BEST = (State.RETRACTED, State.REJECTED)
 
 
@@ -136,12 +140,12 @@ def _read(request: Request, board: Board, op: str, place: OpPlace, serving: InSe
     kin = fastest if best is None else (best, *ancestors_of(ledger, best, serving, MOST_ANCESTORS), *fastest)
     heat_map = roofline = None
     if best is not None and task is not None and measured is not None:
-        heat_map = frame_natural(draw_heat_map(map_workloads(task, measured)))
+        heat_map = _draw_whole(draw_heat_map, map_workloads(task, measured))
         others = _measure_others(request, ledger, best, fastest)
         picture = draw_op_roofline(task, ceilings, _measured(request, best, measured), others)
         roofline = Drawn(chart=None, sentence=picture.sentence)
         if picture.roofline is not None:
-            chart, table = fit_to_page(draw_roofline, picture.roofline), roofline_table(picture.roofline)
+            chart, table = _draw_fitted(draw_roofline, picture.roofline), roofline_table(picture.roofline)
             roofline = Drawn(chart=chart, table=table, sentence=picture.sentence)
     history = draw_past(latest_wins_of(ledger, op, place, MOST_WINS), fastest[:MOST_OTHERS])
     lineage = draw_kin(best, kin, {each.candidate_id: _href(request, each) for each in kin})
@@ -157,12 +161,20 @@ def _read(request: Request, board: Board, op: str, place: OpPlace, serving: InSe
         "calls": {} if task is None else task.public_calls_per_hour,
         "heat_map": heat_map,
         "roofline": roofline,
-        "history": Drawn(chart=fit_to_page(draw_history, history), table=history_table(history)),
-        "lineage": frame_natural(draw_lineage(lineage)),
+        "history": Drawn(chart=_draw_fitted(draw_history, history), table=history_table(history)),
+        "lineage": _draw_whole(draw_lineage, lineage),
         "standings": fastest[:LISTED],
         "most_workloads": MOST_WORKLOADS,
         "most_tensors": MOST_TENSORS,
     }
+
+
+_draw_fitted = functools.lru_cache(_DRAWINGS_KEPT)(fit_to_page)
+
+
+@functools.lru_cache(_DRAWINGS_KEPT)
+def _draw_whole(draw: Callable[[Any], Markup], chart: HeatMap | Lineage) -> Markup:
+    return frame_natural(draw(chart))
 
 
 def _measure_others(
