@@ -8,6 +8,7 @@ import pytest
 from candidates.candidate import Candidate
 from candidates.ledger.cards import Cards
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.reports import RecordedReports
 from candidates.memory import lessons
 from compiler_agent.main import run_command
 from tests.candidates.past_searches import attempt, double_task, measurement
@@ -41,6 +42,7 @@ def test_reports_on_a_file_and_on_a_candidate_of_the_ledger(ledger, tmp_path, ca
     document = json.loads(capsys.readouterr().out)
     assert document["failure"] == ""
     assert document["remarks"][0]["line"] == 3
+    assert RecordedReports(ledger).of(TASK.id, candidate.id).model_dump(mode="json") == document
 
 
 def test_a_kernel_that_does_not_build_is_not_what_was_asked(ledger, tmp_path, capsys) -> None:
