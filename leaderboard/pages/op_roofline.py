@@ -85,26 +85,23 @@ def draw_op_roofline(
             roofs=roofs,
             points=points,
         ),
-        sentence=_explain(
-            ceilings, is_arithmetic, any(told.parameters_are_cold for told in best.measurement.workloads)
-        ),
+        sentence=_explain(best.measurement, ceilings, is_arithmetic),
     )
 
 
-def _explain(ceilings: DeviceCeilings | None, is_arithmetic: bool, are_parameters_cold: bool) -> str:
+def _explain(measured: Measurement, ceilings: DeviceCeilings | None, is_arithmetic: bool) -> str:
     if ceilings is None:
         roofs = "The device's own rates are not in the ledger, so there is no roof."
     else:
         threads = "one thread" if ceilings.threads == 1 else f"{ceilings.threads} threads"
         roofs = f"Roofs are the best rates that the device showed with {threads}."
-        if are_parameters_cold:
+        if any(told.parameters_are_cold for told in measured.workloads):
             roofs += " Parameters of all instances together outgrow the caches: they come from memory at every call."
     if is_arithmetic:
         return f"A point for each workload: flops of matrix products, bytes of every tensor once. {roofs}"
-    return (
-        "No matrix product is known of this op, so its points show bytes a second instead of flops, each tensor "
-        f"counted once. {roofs}"
-    )
+    is_untold = any(told.flops is None for told in measured.workloads)
+    why = "The flops of a call were not recorded with this measurement" if is_untold else "The op has no matrix product"
+    return f"{why}: points show bytes a second instead, each tensor counted once. {roofs}"
 
 
 def _work_of(task: KernelTask, measured: Sequence[Measured]) -> dict[str, _Work]:
@@ -168,11 +165,12 @@ def _roofs(task: KernelTask, ceilings: DeviceCeilings, intensities: Sequence[flo
     levels = _levels(ceilings)
     ridges = [peak / level.bytes_per_s for level in levels]
     low, high = min([*intensities, *ridges]) / 2, max([*intensities, *ridges]) * 2
+    # First, as the labels of later ones make way.
+    yield Roof(label=_rate("multiply-adds", peak, "flop/s"), points=((min(ridges), peak), (high, peak)))
     for level, ridge in zip(levels, ridges, strict=True):
         yield Roof(
             label=_rate(level.name, level.bytes_per_s, "B/s"), points=((low, low * level.bytes_per_s), (ridge, peak))
         )
-    yield Roof(label=_rate("multiply-adds", peak, "flop/s"), points=((min(ridges), peak), (high, peak)))
 
 
 def _steps(ceilings: DeviceCeilings, sizes: Sequence[float]) -> Iterator[Roof]:
