@@ -182,7 +182,7 @@ def cpu(say: Say) -> DeviceFingerprint:
     return DeviceFingerprint(
         kind=briefly(say, "cpu"),
         model=say("AMD EPYC family 26 model 2 stepping 1"),
-        features=("avx2", "avx512f", say("fma")),
+        features=tuple(map(say, ("avx2", "avx512f", "fma"))),
         cores=2,
         cache_bytes=(48 << 10, 1 << 20, 32 << 20),
         compiler=say("g++ 12.2.0"),
@@ -195,11 +195,11 @@ def gpu(say: Say) -> DeviceFingerprint:
     return DeviceFingerprint(
         kind=briefly(say, "cuda"),
         model=say("NVIDIA H200"),
-        features=("sm_90",),
+        features=(say("sm_90"),),
         cores=132,
         cache_bytes=(256 << 10, 50 << 20),
         compiler=say("triton 3.9.0"),
-        torch_version="2.13.0",
+        torch_version=say("2.13.0"),
     )
 
 

@@ -46,7 +46,7 @@ from tests.leaderboard.browser.kernels import (
     shares_by_class,
     wrong_values,
 )
-from tests.leaderboard.browser.texts import Say, briefly
+from tests.leaderboard.browser.texts import Say, briefly, say_gates
 from traces.replay.report import Distribution, ReplayReport, RequestCounts
 from traces.replay.settings import EngineSettings
 from traces.replay.step import EngineStep
@@ -115,7 +115,7 @@ def put_night(
     night.build = _write_build(place, won)
     figures = _end_to_end(night.build, say, speedup=1.31 if number == 1 else 1.48)
     build = BuildRecord(
-        id=night.build.id, path=str(night.build.path), task_ids=tuple(searched.task.id for searched in won)
+        id=night.build.id, path=say(str(night.build.path)), task_ids=tuple(searched.task.id for searched in won)
     )
     ledger.put_stage(run_id, Stage.REPLAY, _replay())
     ledger.put_stage(run_id, Stage.RANKING, _ranking(night.searches, say))
@@ -182,7 +182,8 @@ def _search(place: Place, night: Night, op: OpOfPast, number: int) -> Searched:
     Cards(ledger).put(lessons(task, tuple(attempts)))
     best = candidates[op.speedups.index(max(op.speedups))]
     confirmed = _finals(ledger, night.run_id, op, task, candidates)
-    ledger.put_promotion(night.run_id, decide_promotion(task.id, best.id, accepted(), confirmed))
+    promotion = decide_promotion(task.id, best.id, accepted(), confirmed)
+    ledger.put_promotion(night.run_id, promotion.model_copy(update={"gates": say_gates(say, promotion.gates)}))
     decision = {"win": "won", "lose": "lost", "undecided": "undecided"}[decision_for(max(op.speedups))]
     end = SearchEnd(
         task_id=task.id,
@@ -354,7 +355,7 @@ def _hot_op(searched: Searched, say: Say) -> HotOp:
 
 def make_report(night: Night, figures: EndToEnd, say: Say) -> RunReport:
     assert night.build is not None
-    gates = decide_build(figures)
+    gates = say_gates(say, decide_build(figures))
     shipped = {entry.id for entry in night.build.manifest.kernels}
     hot_ops = tuple(_op_report(searched, shipped, say) for searched in night.searches)
     no_program = hot_ops[0].model_copy(

@@ -53,7 +53,7 @@ from tests.leaderboard.browser.kernels import (
     measure,
 )
 from tests.leaderboard.browser.nights import Night, Place, first_progress, make_request, put_night, put_search_progress
-from tests.leaderboard.browser.texts import LINK, Say, as_it_is, briefly
+from tests.leaderboard.browser.texts import LINK, Say, as_it_is, briefly, say_gates
 
 SHIPPED_FIRST = ("Linear[576,49152]", "LlamaMLP.prefill", "Linear[1536,576].decode")
 SHIPPED_LATER = ("LlamaMLP.decode", "Linear[576,49152]", "LlamaMLP.prefill", "Linear[576,576].decode")
@@ -185,7 +185,8 @@ def _put_tune(place: Place) -> str:
         ledger.add_progress(run_id, progress)
     confirmed = measure(op, task, 1.31, MeasurementStage.CONFIRM)
     ledger.put_measurement(run_id, task.id, candidate.id, confirmed)
-    ledger.put_promotion(run_id, decide_promotion(task.id, candidate.id, accepted(), confirmed))
+    promotion = decide_promotion(task.id, candidate.id, accepted(), confirmed)
+    ledger.put_promotion(run_id, promotion.model_copy(update={"gates": say_gates(say, promotion.gates)}))
     end = SearchEnd(
         task_id=task.id,
         op=task.op,

@@ -1,6 +1,8 @@
 """Say: how a past's texts are written, as they are or with what an attacker would put in their place."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+
+from candidates.promotion import Gate
 
 Say = Callable[[str], str]
 
@@ -28,6 +30,16 @@ def hostile(text: str) -> str:
 def briefly(say: Say, text: str) -> str:
     """As `say` would, where there is little room."""
     return text if say is as_it_is else f"{text}<img src=x onerror=window.pwned=1>"
+
+
+def say_gates(say: Say, gates: Sequence[Gate]) -> tuple[Gate, ...]:
+    """A gate's figure may be a text."""
+    if say is as_it_is:
+        return tuple(gates)
+    return tuple(
+        Gate(name=say(gate.name), figure=say(str(gate.figure)), bound=say(gate.bound), passed=gate.passed)
+        for gate in gates
+    )
 
 
 def is_hostile(text: str) -> bool:

@@ -47,7 +47,7 @@ class Visit:
         found = list(self._faults)
         if self.page.evaluate("typeof window.pwned") != "undefined":
             found.append(f"a script of somebody else ran at {self.page.url}")
-        found += self.page.evaluate("window.violations")
+        found += self.page.evaluate("window.violations ?? []")
         return found
 
     def _hear(self, message: ConsoleMessage) -> None:
