@@ -123,7 +123,7 @@ def settings_of(request: AnyRequest) -> Sequence[tuple[str, str]]:
 
 def _flat(name: str, value: object) -> Sequence[tuple[str, str]]:
     match value:
-        case None | [] | {} | "":
+        case None | "" | []:
             return []
         case dict():
             return [

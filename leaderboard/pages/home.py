@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from candidates.ledger.find_standings import find_standings
 from candidates.ledger.ledger import Ledger, RunEntry
+from candidates.ledger.run_states import Running, RunStates
 from candidates.run import OpDecision, PromoteRequest, RunReport, RunRequest
 from candidates.savings import Savings, savings_of
 from candidates.standing import Filters, Sort, State
@@ -18,6 +19,8 @@ router = APIRouter()
 SHOWN = 50
 SHOWN_ELSE = 8
 """Of what was rejected or stayed undecided, below the wins."""
+_NEWEST = 5
+"""Runs among which those are that go on."""
 _RUNS_LOOKED_THROUGH = 200
 """For the last run of a trace; searches of single tasks are runs too."""
 
@@ -43,7 +46,8 @@ def home(request: Request) -> HTMLResponse:
         request,
         "home.html",
         headline=find_headline(board.ledger),
-        running=[run for run in board.ledger.runs(limit=5) if run.report is None],
+        running=_find_running(board.ledger),
+        live_build=board.builds.current(),
         runs=board.ledger.count_runs(),
         usd_per_device_hour=board.usd_per_device_hour,
         asked=asked,
@@ -54,6 +58,12 @@ def home(request: Request) -> HTMLResponse:
         next=None if page.next is None else write_cursor(page.next),
         others=find_standings(board.ledger, others, serving=serving, limit=SHOWN_ELSE).standings if is_plain else (),
     )
+
+
+def _find_running(ledger: Ledger) -> list[RunEntry]:
+    newest = ledger.runs(limit=_NEWEST)
+    states = RunStates(ledger).of(newest)
+    return [run for run in newest if isinstance(states[run.run_id], Running)]
 
 
 def find_headline(ledger: Ledger) -> Headline | None:

@@ -85,7 +85,7 @@ class Drawn:
 def show_op(
     request: Request, op: str, device: str | None = None, site: str | None = None, model: str | None = None
 ) -> HTMLResponse:
-    """`model=`, empty, is of no model; what is not given is the one that was tried last."""
+    """`model=`, empty, is of no model; what is not given is the one that was tried last, of some model if any was."""
     board = board_of(request)
     serving = board.serving()
     tried_on = () if "\0" in op else devices_of(board.ledger, op, serving)
@@ -94,7 +94,9 @@ def show_op(
         where = f" on device {cut(device or '', 60)}" if tried_on else ""
         raise not_found(f"nothing was tried for op {cut(op, 120)}{where}")
     places = places_of(board.ledger, op, tried.device_id)
-    place = next((each for each in places if _is_asked_for(each, site, model)), None)
+    asked_for = [each for each in places if _is_asked_for(each, site, model)]
+    # What people judge by hand is of no model: it should not hide what a run found.
+    place = next((each for each in asked_for if each.served_model is not None), next(iter(asked_for), None))
     if place is None:
         raise not_found(f"op {cut(op, 120)} was not tried lately at that site and for that model")
     choices = tuple(_choices(request, op, place, tried_on, places))

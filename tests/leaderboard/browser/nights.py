@@ -364,6 +364,7 @@ def make_report(night: Night, figures: EndToEnd, say: Say) -> RunReport:
             "site": say("model.layers.*.self_attn"),
             "candidate": None,
             "share_of_time": 0.388,
+            "share_by_class": {briefly(say, "chat"): 0.403, briefly(say, "coding"): 0.349},
             "best_baseline": None,
             "speedup_over_best": None,
             "interval": None,
@@ -385,7 +386,7 @@ def make_report(night: Night, figures: EndToEnd, say: Say) -> RunReport:
         end_to_end=figures,
         spend_usd=1.37,
         spend_tokens=812_345,
-        wall_s=672.9,
+        wall_s=390.4,
     )
 
 

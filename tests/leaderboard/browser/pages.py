@@ -5,7 +5,6 @@ from urllib.parse import quote, urlencode
 
 from tests.leaderboard.browser.past import Past
 
-
 NAMES = (
     "home",
     "home-rejected",

@@ -1,4 +1,4 @@
-"""make_past: a home that a few weeks of use have left: ledger, blobs, builds, counters; every page has something to show.
+"""make_past: a home that days of use have left: ledger, blobs, builds, counters; every page has something to show.
 
 Nothing in it was ever run. Given hostile words, every text of it that no rule of a record forbids is an attack.
 """
@@ -7,7 +7,7 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from sqlalchemy import text
@@ -59,6 +59,11 @@ SHIPPED_FIRST = ("Linear[576,49152]", "LlamaMLP.prefill", "Linear[1536,576].deco
 SHIPPED_LATER = ("LlamaMLP.decode", "Linear[576,49152]", "LlamaMLP.prefill", "Linear[576,576].decode")
 
 
+_HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
+_TOOK = timedelta(seconds=390)
+"""Every run, or so far."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Past:
     """What pages may be asked for."""
@@ -92,20 +97,22 @@ def make_past(home: Path, say: Say = as_it_is) -> Past:
     for device in (cpu(say), gpu(say)):
         place.ledger.put_device(device)
         place.ledger.put_ceilings(ceilings_of(device))
-    first = put_night(place, "run-20261127-020013-4327", 1, ops=OPS[2:], shipped=SHIPPED_FIRST)
+    first = put_night(place, _run_id("run", 3 * _DAY, 4327), 1, ops=OPS[2:], shipped=SHIPPED_FIRST)
     _approve(place, first, "ann")
-    _back_date(place, timedelta(days=2))
+    _back_date(place, 3 * _DAY - 31 * _HOUR)
     exam = _put_exam(place, first)
+    _back_date(place, _HOUR)
     tuned = _put_tune(place)
-    _back_date(place, timedelta(days=1))
-    later = put_night(place, "run-20261130-020009-8101", 2, shipped=SHIPPED_LATER)
+    _back_date(place, 24 * _HOUR)
+    later = put_night(place, _run_id("run", 6 * _HOUR, 8101), 2, shipped=SHIPPED_LATER)
     _approve(place, later, "bob")
     _put_asides(place, first, later)
     _put_counters(place, later)
-    _back_date(place, timedelta(hours=5))
+    _back_date(place, 5 * _HOUR)
     failed = _put_failed(place)
-    _back_date(place, timedelta(hours=1))
-    running = put_running(place)
+    _back_date(place, _HOUR)
+    running = _put_running(place)
+    _spread_in_time(place.ledger)
     with Session(place.ledger.engine) as session, session.begin():
         standings.rebuild(session)
     assert first.build is not None
@@ -130,9 +137,10 @@ def make_past(home: Path, say: Say = as_it_is) -> Past:
     )
 
 
-def put_running(place: Place, run_id: str = "run-20261130-151500-0777", number: int = 4) -> str:
+def _put_running(place: Place) -> str:
     """A run amid its search."""
-    place.ledger.open_run(make_request(place.say, number), run_id)
+    run_id = _run_id("run", timedelta(0), 777)
+    place.ledger.open_run(make_request(place.say, 4), run_id)
     for progress in first_progress(place.say):
         place.ledger.add_progress(run_id, progress)
     for op in OPS[:3]:
@@ -147,7 +155,7 @@ def _approve(place: Place, night: Night, by: str) -> None:
 
 
 def _put_failed(place: Place) -> str:
-    run_id = "run-20261130-111500-2211"
+    run_id = _run_id("run", _HOUR, 2211)
     place.ledger.open_run(make_request(place.say, 3), run_id)
     for progress in first_progress(place.say)[:2]:
         place.ledger.add_progress(run_id, progress)
@@ -158,7 +166,7 @@ def _put_failed(place: Place) -> str:
 
 def _put_tune(place: Place) -> str:
     """A kernel for a GPU, which a language model wrote."""
-    ledger, say, op, run_id = place.ledger, place.say, OPS[0], "tune-20261129-101500-6001"
+    ledger, say, op, run_id = place.ledger, place.say, OPS[0], _run_id("tune", 30 * _HOUR, 6001)
     task = make_task(op, gpu(say), say)
     ledger.put_task(task)
     request = TuneRequest(
@@ -220,7 +228,7 @@ def _put_tune(place: Place) -> str:
 
 
 def _put_exam(place: Place, night: Night) -> str:
-    say, run_id = place.say, "exam-20261128-190000-1500"
+    say, run_id = place.say, _run_id("exam", 31 * _HOUR, 1500)
     tasks = [searched.task for searched in night.searches[:3]]
     request = ExamRequest(
         endpoint=say("opus"),
@@ -342,8 +350,8 @@ def _put_counters(place: Place, night: Night) -> None:
             "op": entry.op,
             "hits": 20_520 * (number + 1),
             "misses": 12 * number,
-            "miss_reasons": {say("shape not won"): 12 * number},
-            "missed_shapes": {say("batch=9,tokens=1"): 12 * number},
+            "miss_reasons": {say("shape not won"): 12 * number} if number else {},
+            "missed_shapes": {say("batch=9,tokens=1"): 12 * number} if number else {},
             "shapes": {say("batch=1,tokens=1"): 18_000},
             "shadow": {"agreed": 20} if number == 0 else {},
             "errors": 0,
@@ -376,6 +384,27 @@ def _back_date(place: Place, by: timedelta) -> None:
     for path in builds.paths():
         moment = path.stat().st_mtime - by.total_seconds()
         os.utime(path, (moment, moment))
+
+
+def _run_id(kind: str, ago: timedelta, number: int) -> str:
+    return f"{kind}-{datetime.now(UTC) - ago - _TOOK:%Y%m%d-%H%M%S}-{number:04}"
+
+
+def _spread_in_time(ledger: Ledger) -> None:
+    """Each run began some minutes before what else is known of it; its progress lies between."""
+    took_s = int(_TOOK.total_seconds())
+    earlier = f"datetime(recorded_at, '-{took_s} seconds')"
+    share = "CAST(rank() OVER (PARTITION BY run_id ORDER BY sequence) AS REAL) / count(*) OVER (PARTITION BY run_id)"
+    with ledger.engine.begin() as connection:
+        connection.execute(text(f"UPDATE runs SET recorded_at = {earlier}"))
+        left = f"CAST({took_s} * (1 - placed.share) AS INT) || ' seconds'"
+        connection.execute(
+            text(
+                f"UPDATE progress SET recorded_at = datetime(recorded_at, '-' || {left})"
+                f" FROM (SELECT sequence AS place, {share} AS share FROM progress) AS placed"
+                " WHERE progress.sequence = placed.place"
+            )
+        )
 
 
 def _tables_of_facts() -> Sequence[str]:

@@ -55,6 +55,28 @@ def test_prints_whole_tables_and_no_controls(tab: "Visit", past: Past, name: str
     assert page.pdf().startswith(b"%PDF")
 
 
+def test_home_names_the_runs_that_go_on_and_no_others(tab: "Visit", past: Past) -> None:
+    notes = tab.go("").locator(".note").all_inner_texts()
+    assert any(past.running in note for note in notes)
+    assert not any(past.failed in note for note in notes)
+
+
+def test_home_does_not_wait_for_a_build_that_is_live(tab: "Visit") -> None:
+    assert "once it is live" not in tab.go("").locator(".headline").inner_text()
+
+
+@pytest.mark.parametrize("name", ["run", "run-tuned", "run-exam", "run-running"])
+def test_run_says_what_was_asked_for(tab: "Visit", past: Past, name: str) -> None:
+    asked = tab.go(paths_of(past)[name]).locator("section:has(#asked)").inner_text()
+    assert "agents" in asked or "endpoint" in asked
+
+
+def test_op_shows_what_a_run_found_though_people_judged_later(tab: "Visit", past: Past) -> None:
+    page = tab.go(paths_of(past)["op"])
+    assert "2.77×" in page.locator(".headline").inner_text()
+    assert page.locator(".headline .state").first.inner_text() == "live"
+
+
 def test_says_what_is_not_there(tab: "Visit") -> None:
     page = tab.go("candidates/ffff", refused=404)
     assert "Not found" in page.locator("h1").inner_text()

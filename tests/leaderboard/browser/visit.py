@@ -9,7 +9,7 @@ from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Dialog,
 _WATCH = """
 window.violations = [];
 document.addEventListener("securitypolicyviolation", event =>
-  window.violations.push(`${event.violatedDirective} by ${event.blockedURI} at ${event.sourceFile}:${event.lineNumber}`));
+  window.violations.push(`${event.violatedDirective} by ${event.blockedURI} at ${event.sourceFile}`));
 """
 
 
