@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 
+from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse
 from starlette.exceptions import HTTPException
@@ -19,6 +20,7 @@ from leaderboard.board import Board
 from leaderboard.filters import FiltersRefused
 from leaderboard.pages import builds, candidate, compare, home, op, rollback, runs, transcript
 from leaderboard.pages.render import STATIC, render
+from leaderboard.process import PAGES_AT_ONCE
 from leaderboard.security import Guard
 from leaderboard.webhook_target import WebhookTarget
 
@@ -74,6 +76,7 @@ def _below(app: ASGIApp, root_path: str) -> ASGIApp:
 
 @asynccontextmanager
 async def _deliver(board: Board, webhooks: Sequence[WebhookTarget], app: FastAPI) -> AsyncIterator[None]:
+    to_thread.current_default_thread_limiter().total_tokens = PAGES_AT_ONCE
     if not webhooks:
         yield
         return

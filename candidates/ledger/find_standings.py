@@ -31,6 +31,9 @@ from candidates.task import SiteLevel
 MOST_STANDINGS = 200
 """On one page."""
 
+_ORIGINS = (StandingRow.served_model, StandingRow.language, StandingRow.agent, StandingRow.endpoint)
+"""Where a kernel is from; an index has them all."""
+
 _SORT_COLUMNS: dict[Sort, InstrumentedAttribute[float]] = {
     Sort.AGE: StandingRow.updated_s,
     Sort.SPEEDUP: StandingRow.speedup,
@@ -87,21 +90,28 @@ def standings_of(ledger: Ledger, candidate_ids: Iterable[str], serving: InServic
 
 
 def find_facets(ledger: Ledger) -> Facets:
-    """Reads an index a column; keep it for a while."""
+    """Reads two indexes from end to end; keep it for a while."""
     with Session(ledger.engine) as session:
+        places = session.execute(select(StandingRow.op, StandingRow.device_id).distinct()).all()
+        origins = session.execute(select(*_ORIGINS).distinct()).all()
+        classes = session.execute(select(TaskShareRow.workload_class).distinct()).all()
+    ops, device_ids = _columns(places, 2)
+    served_models, languages, agents, endpoints = _columns(origins, 4)
+    (workload_classes,) = _columns(classes, 1)
+    return Facets(
+        ops=ops,
+        device_ids=device_ids,
+        served_models=served_models,
+        languages=languages,
+        agents=agents,
+        endpoints=endpoints,
+        workload_classes=workload_classes,
+    )
 
-        def values(column: InstrumentedAttribute[str] | InstrumentedAttribute[str | None]) -> tuple[str, ...]:
-            return tuple(sorted(value for value in session.scalars(select(column).distinct()) if value))
 
-        return Facets(
-            ops=values(StandingRow.op),
-            device_ids=values(StandingRow.device_id),
-            served_models=values(StandingRow.served_model),
-            languages=values(StandingRow.language),
-            agents=values(StandingRow.agent),
-            endpoints=values(StandingRow.endpoint),
-            workload_classes=values(TaskShareRow.workload_class),
-        )
+def _columns(rows: Sequence[Sequence[str | None]], count: int) -> list[tuple[str, ...]]:
+    """What each column holds, sorted; neither nothing nor the empty text."""
+    return [tuple(sorted({value for row in rows if (value := row[column])})) for column in range(count)]
 
 
 def _select(filters: Filters) -> Select[StandingRow, float]:

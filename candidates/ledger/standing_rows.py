@@ -14,15 +14,21 @@ NUMBER = BigInteger().with_variant(Integer, "sqlite")
 """SQLite counts up integer keys alone."""
 
 
+_ORIGIN = ("served_model", "language", "agent", "endpoint")
+_FILTERED = ("op", "device_id", *_ORIGIN)
+"""At the end of every order's index: what few kernels are like is found without a look at the rows of all others."""
+
+
 class StandingRow(Table):
     __tablename__ = "standings"
     __table_args__ = (
         UniqueConstraint("task_id", "candidate_id"),
         *(
-            Index(f"standings_by_{column}", "state", column, "number")
+            Index(f"standings_by_{column}", "state", column, "number", *_FILTERED)
             for column in ("updated_s", "speedup", "share_of_floor", "share_of_time", "end_to_end")
         ),
         Index("standings_of_op_by_speedup", "op", "device_id", "speedup", "number"),
+        Index("standings_by_origin", *_ORIGIN),
         Index("standings_of_op_by_state", "op", "device_id", "state", "updated_s", "number"),
     )
 

@@ -62,6 +62,7 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
 
         from leaderboard.app import Site, make_app
         from leaderboard.board import Board
+        from leaderboard.process import prepare_process
     except ModuleNotFoundError as error:
         raise UserFault(f"the leaderboard needs {error.name}: pip install 'compiler-agent[leaderboard]'") from error
     url = board.public_url
@@ -95,6 +96,7 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
         timeout_graceful_shutdown=5,
         limit_concurrency=512,
     )
+    prepare_process()
     with _listen(host, port) as listener:
         address = f"http://{_in_url(host)}:{listener.getsockname()[1]}{site.root_path}/"
         progress_console.print(f"leaderboard at {address}", highlight=False)
