@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
@@ -47,7 +48,7 @@ class Choices:
     def __init__(self, ledger: Ledger) -> None:
         with Session(ledger.engine) as session:
             self._candidates = list(session.scalars(select(StandingRow.candidate_id)))
-            self._ops = session.execute(select(StandingRow.op, StandingRow.device_id).distinct()).tuples().all()
+            self._ops = session.execute(select(StandingRow.op, StandingRow.device_id).distinct()).all()
         facets = find_facets(ledger)
         self._filters = {
             "op": facets.ops,
@@ -124,6 +125,10 @@ def measure(url: str, backend: str, seconds: float, folder: Path, seed: int) -> 
         "writer": {"backend": backend, **written},
         "client_late_p99_ms": _at([each.late_s for each in answers], 0.99),
     }
+
+
+def _always(asked: Asked, chance: random.Random) -> Asked:
+    return asked
 
 
 def _summary(page: str, backend: str, answers: list[Answered]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from candidates.device import BandwidthCeiling, DeviceCeilings, DeviceFingerprint
-from candidates.measurement import Baseline, Interval, Measurement, WorkloadMeasurement
+from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
 from candidates.record import digest_of
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Reason, Rejected, WorstElement
@@ -112,7 +112,7 @@ class Kernels:
             f"{self._body[offset:cut]}\n    prefetch(panel + {tile * 64}, {self.made});\n"
             f"{self._body[cut : offset + length]}\n"
         )
-        record = {
+        record: dict[str, Any] = {
             "language": language,
             "source": source,
             "entry": "kernel",
@@ -215,18 +215,18 @@ def make_measurement(task: KernelTask, speedup: float) -> dict[str, Any]:
             pairs=20,
             share_of_floor=min(0.2 * speedup, 1.0),
             parameters_are_cold=True,
-            decision="win",
+            decision=Decision.WIN,
         )
         for workload in task.public_workloads
     )
     measurement = Measurement(
-        stage="race",
+        stage=Stage.RACE,
         device_id=task.device_id,
         threads=1,
         workloads=workloads,
         traffic_weighted_speedup=speedup,
         interval=interval,
-        decision="win",
+        decision=Decision.WIN,
         prepare_us=148_794.375,
         wall_s=2.3,
     )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from benchmarks.leaderboard_records import CLASSES, Kernel
 from candidates.hot_ops import HotOp, HotWorkload
-from candidates.measurement import Interval
+from candidates.measurement import Baseline, Interval
 from candidates.promotion import EndToEnd, Gate, PathName, PromotionDecision, decide_build
 from candidates.run import (
     BuildReport,
@@ -17,6 +17,7 @@ from candidates.run import (
     ReplayRecord,
     RunReport,
     RunRequest,
+    SearchDecision,
     SearchEnd,
     Stage,
 )
@@ -25,6 +26,7 @@ from candidates.task import KernelTask
 from traces.replay.report import Distribution, ReplayReport, RequestCounts
 from traces.replay.settings import EngineSettings
 from traces.replay.step import EngineStep
+from traces.sites import SiteKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class SearchPast:
     tried: int
 
     @property
-    def decision(self) -> str:
+    def decision(self) -> SearchDecision:
         if self.best is None:
             return "rejected"
         return "won" if self.best.speedup > 1.06 else "undecided" if self.best.speedup > 0.97 else "lost"
@@ -103,7 +105,7 @@ def make_ranking(searches: Sequence[SearchPast]) -> Ranking:
         threads=1,
         eager_decode_us_by_threads={1: 42_992.2, 2: 46_195.9},
         hot_ops=tuple(hot_ops),
-        sites={search.task.id: InstallationSite(kind="module", module_paths=paths) for search in searches},
+        sites={search.task.id: InstallationSite(kind=SiteKind.MODULE, module_paths=paths) for search in searches},
         rank_correlation={"chat~coding": 0.93},
         unmatched={},
     )
@@ -245,7 +247,7 @@ def _op_report(hot_op: HotOp, search: SearchPast | None, build: BuildReport | No
         candidate=None if best is None else best.id,
         share_of_time=hot_op.share_of_time,
         share_by_class=hot_op.share_by_class,
-        best_baseline=None if best is None else "eager_out",
+        best_baseline=None if best is None else Baseline.EAGER_OUT,
         speedup_over_best=None if best is None else best.speedup,
         interval=None if best is None else Interval(best.speedup * 0.97, best.speedup * 1.03),
         share_of_floor=None if best is None else 0.5,

@@ -65,27 +65,32 @@ async def open_load(
     gc.disable()
     began_s = time.perf_counter() + 0.5
 
+    async def get(path: str) -> tuple[int, int]:
+        """On a connection that is open, if it still is; else on a new one."""
+        while idle:
+            connection = idle.pop()
+            try:
+                answer = await connection.get(path, f"{host}:{port}")
+            except (OSError, asyncio.IncompleteReadError):
+                connection.writer.close()  # the server closes those that lie idle
+                continue
+            idle.append(connection)
+            return answer
+        reader, writer = await asyncio.open_connection(host, port, limit=1 << 20)
+        connection = _Connection(reader=reader, writer=writer)
+        answer = await connection.get(path, f"{host}:{port}")
+        idle.append(connection)
+        return answer
+
     async def ask(asked: Asked, due_s: float) -> None:
         late_s = time.perf_counter() - due_s
-        status = length = 0
         try:
-            if idle:
-                connection = idle.pop()
-            else:
-                connection = _Connection(**dict(zip(("reader", "writer"), await _connect(host, port), strict=True)))
-            status, length = await connection.get(asked.path, f"{host}:{port}")
-            idle.append(connection)
-        except (OSError, asyncio.IncompleteReadError, StopIteration):
-            pass
+            status, length = await get(asked.path)
+        except (OSError, asyncio.IncompleteReadError):
+            status = length = 0
+        latency_s = time.perf_counter() - due_s
         answers.append(
-            Answered(
-                page=asked.page,
-                path=asked.path,
-                latency_s=time.perf_counter() - due_s,
-                late_s=late_s,
-                status=status,
-                bytes=length,
-            )
+            Answered(page=asked.page, path=asked.path, latency_s=latency_s, late_s=late_s, status=status, bytes=length)
         )
 
     async def read(reader: int) -> None:
@@ -105,7 +110,3 @@ async def open_load(
         connection.writer.close()
     gc.enable()
     return answers
-
-
-async def _connect(host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection(host, port, limit=1 << 20)

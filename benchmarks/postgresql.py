@@ -38,7 +38,15 @@ def postgresql_server(folder: Path) -> Iterator[str]:
     files = folder / "files"
     if not (files / "PG_VERSION").exists():
         shutil.rmtree(files, ignore_errors=True)
-        order = [programs / "initdb", "-D", files, "-U", "postgres", "--auth=trust", "--encoding=UTF8"]
+        order: list[str | Path] = [
+            programs / "initdb",
+            "-D",
+            files,
+            "-U",
+            "postgres",
+            "--auth=trust",
+            "--encoding=UTF8",
+        ]
         subprocess.run([*order, "--locale=C.UTF-8"], check=True, stdout=subprocess.DEVNULL, cwd=folder, user=user)
     settings = SETTINGS | {"unix_socket_directories": str(folder)}
     with (folder / "log").open("wb") as log:
