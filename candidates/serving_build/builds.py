@@ -71,10 +71,12 @@ class BuildStore:
 
     def paths(self) -> Sequence[Path]:
         """Of the builds' folders, the newest first; nothing in them has been looked at."""
-        return sorted(
-            (path.parent for path in self._folder.glob(f"[0-9a-f]*/{MANIFEST}") if not path.parent.is_symlink()),
-            key=lambda path: (-path.stat().st_mtime_ns, path.name),
-        )
+        found = []
+        for path in self._folder.glob(f"[0-9a-f]*/{MANIFEST}"):
+            with contextlib.suppress(FileNotFoundError):  # collected meanwhile
+                if not path.parent.is_symlink():
+                    found.append((-path.parent.stat().st_mtime_ns, path.parent.name, path.parent))
+        return [path for _, _, path in sorted(found)]
 
     def show(self, build_id: str) -> Build:
         """The build whose id starts with `build_id`, verified byte for byte.
@@ -149,9 +151,10 @@ class BuildStore:
         """Oldest first."""
         if not self._history.exists():
             return ()
-        lines = self._history.read_text(encoding="utf-8").splitlines(keepends=True)
-        # A line without its end was being written when the process was killed: that approval never happened.
-        return tuple(Approval.model_validate_json(line) for line in lines if line.endswith("\n"))
+        # By newlines alone: names may hold what else ends a line. What is behind the last one was being written when
+        # the process was killed: that approval never happened.
+        *lines, _ = self._history.read_bytes().split(b"\n")
+        return tuple(Approval.model_validate_json(line) for line in lines)
 
     def decisions(self) -> tuple[Approval, ...]:
         """Of the history those that took effect, oldest first: one that was recorded just before the process was killed

@@ -315,6 +315,13 @@ def test_a_torn_line_of_the_history_never_happened(store: BuildStore, ids: tuple
     assert store.rollback(by="a person").build_id == ids[0]
 
 
+@pytest.mark.parametrize("end", ["\u2028", "\u0085", "\x0b", "\r", "\n"])
+def test_a_name_that_ends_a_line_breaks_no_history(store: BuildStore, ids: tuple[str, ...], end: str) -> None:
+    approval = store.approve(ids[0], by=f"ann{end}bob")
+    assert store.history() == (approval,)
+    assert store.rollback(by="eve").previous == ids[0]
+
+
 def test_a_rollback_skips_approvals_that_a_kill_kept_from_happening(
     store: BuildStore, ids: tuple[str, ...], tmp_path: Path
 ) -> None:
