@@ -1,10 +1,15 @@
 """Counters: what a runtime counted of its kernels, as its process reports it or `write_counters` wrote it."""
 
+import os
+import stat
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
 from candidates.record import Record
+
+MOST_BYTES = 1 << 24
+"""A runtime writes some kB for each kernel."""
 
 
 class CountersUnreadable(Exception):
@@ -40,10 +45,22 @@ class Counters(Record):
 def read_counters(path: Path) -> Counters:
     """Raises CountersUnreadable."""
     try:
-        return Counters.model_validate_json(path.read_bytes())
+        return Counters.model_validate_json(_read(path))
     except OSError as error:
         raise CountersUnreadable(f"{path} cannot be read: {error.strerror}") from error
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(map(str, first["loc"]))
         raise CountersUnreadable(f"{path} is no document of a build's counters: {place} {first['msg']}") from error
+
+
+def _read(path: Path) -> bytes:
+    # Does not wait for the other end of a pipe.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode):
+            raise CountersUnreadable(f"{path} is no plain file")
+        content = file.read(MOST_BYTES + 1)
+    if len(content) > MOST_BYTES:
+        raise CountersUnreadable(f"{path} has more than {MOST_BYTES} bytes")
+    return content

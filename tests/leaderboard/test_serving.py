@@ -1,0 +1,26 @@
+"""Which kernels serve now, whatever lies in the folder of counters."""
+
+import os
+
+from candidates.serving_build.counters import MOST_BYTES
+from leaderboard.serving import counted_of
+
+COUNTED = '{"build_id": "b", "obstacle": null, "failures": {}, "kernels": {}}'
+
+
+def test_what_no_runtime_wrote_is_passed_over_and_waited_for_by_nobody(tmp_path):
+    (tmp_path / "process-1.json").write_text(COUNTED)
+    (tmp_path / "process-2.json").write_text(COUNTED.replace('"b"', '"c"'))
+    (tmp_path / "text.json").write_bytes(b"\xff\x00{")
+    (tmp_path / "deep.json").write_text("[" * 100_000)
+    (tmp_path / "large.json").write_text(COUNTED + " " * MOST_BYTES)
+    (tmp_path / "folder.json").mkdir()
+    (tmp_path / "circle.json").symlink_to("circle.json")
+    (tmp_path / "nowhere.json").symlink_to("missing")
+    (tmp_path / "endless.json").symlink_to("/dev/zero")
+    os.mkfifo(tmp_path / "pipe.json")
+    assert len(counted_of(tmp_path, "b")) == 1
+
+
+def test_without_a_folder_nothing_was_counted(tmp_path):
+    assert counted_of(tmp_path / "missing", "b") == ()
