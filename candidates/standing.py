@@ -108,7 +108,7 @@ class Cursor(Record):
     """After which line the next page begins."""
 
     value: float
-    number: int
+    number: int = Field(ge=0, lt=1 << 63)
 
 
 class Page(Record):

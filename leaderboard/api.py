@@ -4,6 +4,7 @@ import csv
 import io
 from collections.abc import Iterator
 from datetime import datetime
+from itertools import chain
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
@@ -25,7 +26,8 @@ from leaderboard.pages.render import board_of, not_found
 router = APIRouter(prefix="/api/v1")
 
 MOST_CSV_ROWS = 10_000
-_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n", " ", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+"""The last four are wide forms of the first, which Excel takes for them."""
 
 
 class WinsQuery(BaseModel):
@@ -100,6 +102,8 @@ def wins_csv(request: Request, query: Annotated[WinsQuery, Query()]) -> Response
     """The same as CSV, at most ten thousand rows; texts that a spreadsheet would take for a formula begin with an
     apostrophe."""
     lines = _csv_lines(board_of(request), query.asked())
+    # Asked for before the answer begins: what is wrong then can still be said.
+    lines = chain([next(lines)], lines)
     headers = {"content-disposition": 'attachment; filename="wins.csv"'}
     return StreamingResponse(lines, media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -121,7 +125,11 @@ def candidate(request: Request, candidate_id: str) -> CandidateDocument:
 
 
 @router.get("/runs")
-def runs(request: Request, before: int | None = None, limit: Annotated[int, Query(ge=1, le=100)] = 20) -> RunsPage:
+def runs(
+    request: Request,
+    before: Annotated[int | None, Query(ge=0, lt=1 << 63)] = None,
+    limit: Annotated[int, Query(ge=1, le=100)] = 20,
+) -> RunsPage:
     """Newest first; `before` is `next` of the page before."""
     found = board_of(request).ledger.runs(limit=limit, before=before)
     return RunsPage(runs=tuple(_document(run) for run in found), next=found[-1].number if len(found) == limit else None)
@@ -154,16 +162,16 @@ def _find(board: Board, asked: Asked, limit: int, after: Cursor | None = None) -
 def _csv_lines(board: Board, asked: Asked) -> Iterator[str]:
     """Page after page, so that no list of thousands lies in memory."""
     columns = tuple(name for name in Standing.model_fields if name != "parents")
+    page, rows = _find(board, asked, MOST_STANDINGS), 0
     yield _csv_line([name for column in columns for name in _csv_names(column)])
-    after, rows = None, 0
-    while rows < MOST_CSV_ROWS:
-        page = _find(board, asked, MOST_STANDINGS, after)
+    while True:
         for standing in page.standings:
             content = standing.model_dump(mode="json")
             yield _csv_line([cell for column in columns for cell in _csv_cells(column, content[column])])
         rows += len(page.standings)
-        if (after := page.next) is None:
+        if page.next is None or rows >= MOST_CSV_ROWS:
             return
+        page = _find(board, asked, MOST_STANDINGS, page.next)
 
 
 def _csv_names(column: str) -> tuple[str, ...]:

@@ -7,19 +7,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from anyio import to_thread
-from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse
-from starlette.exceptions import HTTPException
-from starlette.responses import Response
+from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from candidates.ledger.ledger import LedgerError
 from leaderboard import api, feed
 from leaderboard.board import Board
-from leaderboard.filters import FiltersRefused
+from leaderboard.faults import answer_faults
+from leaderboard.heads import answer_heads
 from leaderboard.pages import builds, candidate, compare, home, op, rollback, runs, transcript
-from leaderboard.pages.render import STATIC, render
+from leaderboard.pages.render import STATIC
 from leaderboard.process import PAGES_AT_ONCE
 from leaderboard.security import Guard
 from leaderboard.webhook_target import WebhookTarget
@@ -47,6 +44,7 @@ def make_app(board: Board, site: Site, webhooks: Sequence[WebhookTarget] = ()) -
         docs_url=None,  # its page loads scripts from other hosts
         redoc_url=None,
         openapi_url="/api/v1/openapi.json",
+        redirect_slashes=False,  # to http, where a proxy takes TLS off
     )
     app.state.board = board
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
@@ -55,10 +53,8 @@ def make_app(board: Board, site: Site, webhooks: Sequence[WebhookTarget] = ()) -
     app.include_router(feed.router, include_in_schema=False)
     app.include_router(api.router)
     app.include_router(rollback.api_router)
-    app.add_exception_handler(HTTPException, _http_fault)
-    app.add_exception_handler(FiltersRefused, _refused)
-    app.add_exception_handler(LedgerError, _missing)
-    return Guard(_below(app, site.root_path), site.hosts, public_origin=site.public_origin)
+    answer_faults(app)
+    return Guard(answer_heads(_below(app, site.root_path)), site.hosts, public_origin=site.public_origin)
 
 
 def _below(app: ASGIApp, root_path: str) -> ASGIApp:
@@ -68,7 +64,9 @@ def _below(app: ASGIApp, root_path: str) -> ASGIApp:
         if root_path and scope["type"] == "http":
             path: str = scope["path"]
             is_whole = path == root_path or path.startswith(f"{root_path}/")
-            scope = {**scope, "root_path": root_path, "path": path if is_whole else f"{root_path}{path}"}
+            path = path if is_whole else f"{root_path}{path}"
+            # The bare prefix, which a reader types, is the first page.
+            scope = {**scope, "root_path": root_path, "path": f"{path}/" if path == root_path else path}
         await app(scope, receive, send)
 
     return mounted
@@ -89,26 +87,3 @@ async def _deliver(board: Board, webhooks: Sequence[WebhookTarget], app: FastAPI
         delivering.cancel()
         with suppress(asyncio.CancelledError):
             await delivering
-
-
-def _http_fault(request: Request, fault: Exception) -> Response:
-    assert isinstance(fault, HTTPException)
-    answer = _say(request, fault.status_code, fault.detail)
-    answer.headers.update(fault.headers or {})
-    return answer
-
-
-def _refused(request: Request, fault: Exception) -> Response:
-    return _say(request, 400, str(fault))
-
-
-def _missing(request: Request, fault: Exception) -> Response:
-    """An id that is not in the ledger, or not unique."""
-    return _say(request, 404, str(fault))
-
-
-def _say(request: Request, status_code: int, message: str) -> Response:
-    if request.url.path.startswith(f"{request.scope.get('root_path', '')}/api/"):
-        return JSONResponse({"detail": message}, status_code=status_code)
-    page: HTMLResponse = render(request, "fault.html", status_code=status_code, status=status_code, message=message)
-    return page

@@ -62,11 +62,17 @@ class ServedKernel:
 
 
 def read_facts(board: Board, builds: Iterable[ShownBuild]) -> tuple[BuildFacts | RefusedBuild, ...]:
+    """Without those that were collected meanwhile."""
     flaws = Flaws(board.ledger)
-    return tuple(build if isinstance(build, RefusedBuild) else _facts_of(board, build, flaws) for build in builds)
+    known = (build if isinstance(build, RefusedBuild) else _facts_of(board, build, flaws) for build in builds)
+    return tuple(facts for facts in known if facts is not None)
 
 
-def _facts_of(board: Board, build: Build, flaws: Flaws) -> BuildFacts:
+def _facts_of(board: Board, build: Build, flaws: Flaws) -> BuildFacts | None:
+    try:
+        made_at = datetime.fromtimestamp(build.path.stat().st_mtime, UTC)
+    except FileNotFoundError:
+        return None
     with Session(board.ledger.engine) as session:
         runs = runs_of_build(session, build.id)
         gates = gates_of_build(session, build.id)
@@ -75,7 +81,7 @@ def _facts_of(board: Board, build: Build, flaws: Flaws) -> BuildFacts:
     found = {entry.id: flaws.of(entry.id) for entry in build.manifest.kernels}
     return BuildFacts(
         build=build,
-        made_at=datetime.fromtimestamp(build.path.stat().st_mtime, UTC),
+        made_at=made_at,
         runs=runs,
         gates=gates,
         end_to_end=end_to_end,

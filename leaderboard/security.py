@@ -108,6 +108,8 @@ class Guard:
         path = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogatepass")
         if len(path) + len(scope["query_string"]) > self._most_url_bytes:
             return _Refusal(414, f"an address has at most {self._most_url_bytes} bytes here")
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+            return _Refusal(400, "nothing here has a name with a NUL")
         if scope["query_string"].count(b"&") >= self._most_query_parameters:
             return _Refusal(400, f"a query has at most {self._most_query_parameters} parameters here")
         hosts = _values(scope, b"host")
@@ -124,6 +126,8 @@ class Guard:
         lengths, is_chunked = _values(scope, b"content-length"), bool(_values(scope, b"transfer-encoding"))
         if len(lengths) > 1 or not all(re.fullmatch("[0-9]{1,18}", length) for length in lengths):
             return _Refusal(400, "a request has one length, a number")
+        if lengths and is_chunked:  # a proxy and this server might see the end of the body at different places
+            return _Refusal(400, "a request has a length or is chunked, and not both")
         length = int(lengths[0]) if lengths else 0
         if scope["method"] != "POST" and (length or is_chunked):
             return _Refusal(400, "only POST has a body")

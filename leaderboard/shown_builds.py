@@ -61,6 +61,8 @@ def _read(path: Path) -> ShownBuild:
     except BuildRefused as error:
         # Whoever reads the page need not know where the home is.
         return RefusedBuild(id=path.name, reason=str(error).replace(f"{path.parent}/", ""))
+    except RecursionError:
+        return RefusedBuild(id=path.name, reason="its manifest is nested too deep to be one")
 
 
 def _marks_of(folder: Path) -> Iterator[tuple[str, int, int, int, int]]:

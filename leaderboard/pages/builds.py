@@ -63,7 +63,9 @@ def render_builds(request: Request, refusal: str | None = None, status_code: int
 @router.get("/builds/{build_id}", response_class=HTMLResponse)
 def build(request: Request, build_id: str) -> HTMLResponse:
     board = board_of(request)
-    (facts,) = read_facts(board, [_show(board, build_id)])
+    facts = next(iter(read_facts(board, [_show(board, build_id)])), None)
+    if facts is None:
+        raise not_found(f"build {build_id[:80]} was collected meanwhile")
     live = board.builds.current()
     if isinstance(facts, RefusedBuild):
         return render(request, "build_refused.html", build=facts, is_live=facts.id == live)

@@ -137,7 +137,7 @@ def _points(
     ]
     for told in heaviest:
         for baseline, series in _BASELINES.items():
-            if (time_us := told.baselines_us.get(baseline)) is not None:
+            if (time_us := told.baselines_us.get(baseline, 0.0)) > 0:
                 yield from point(series, baseline.value.replace("_", " "), told, time_us, None)
         yield from point(Series.BEST, best.label, told, told.kernel_only_us, best.href)
     for each in others:

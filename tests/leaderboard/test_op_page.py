@@ -190,7 +190,6 @@ def test_of_several_devices_the_latest_is_shown_and_the_others_are_linked(board)
         ("Double", {"model": "other"}),
         ("Double", {"model": ""}),
         ("", {}),
-        ("Double%00", {}),
         ("%ff", {}),
         (quote(SCRIPT, safe=""), {"device": SCRIPT}),
     ],

@@ -218,6 +218,15 @@ def test_a_length_is_a_number(length: str) -> None:
     assert ask(never, {"content-length": length}, [b"x"]) == (400, 0)
 
 
+def test_a_body_whose_end_two_headers_tell_is_refused() -> None:
+    assert ask(never, {"content-length": "5", "transfer-encoding": "chunked"}, [b"x"]) == (400, 0)
+
+
+@pytest.mark.parametrize("path", ["/a%00b", "/?op=%00", "/?%00=1"])
+def test_a_nul_is_in_no_name(client: TestClient, path: str) -> None:
+    assert client.get(path).status_code == 400
+
+
 @pytest.mark.parametrize("headers", [{"content-length": "5"}, {"transfer-encoding": "chunked"}])
 def test_what_only_reads_has_no_body(headers: dict[str, str]) -> None:
     assert ask(never, headers, [b"x" * 5], method="GET") == (400, 0)
