@@ -103,7 +103,7 @@ def measure(url: str, backend: str, seconds: float, folder: Path, seed: int) -> 
                 open_load(
                     "127.0.0.1",
                     port,
-                    lambda _, asked=asked: asked,
+                    partial(_always, asked),
                     readers=1,
                     seconds=1.0,
                     seed=seed,

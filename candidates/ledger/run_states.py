@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from candidates.ledger.ledger import Ledger, RecordedProgress, RunEntry
-from candidates.ledger.tables import ProgressRow, RunFailureRow, in_utc
+from candidates.ledger.tables import ProgressRow, RunEndRow, RunFailureRow, RunRow, in_utc
 from candidates.run import Progress, RunFailure
 
 Row = TypeVar("Row", ProgressRow, RunFailureRow)
@@ -60,6 +60,20 @@ class RunStates:
             last = session.scalar(select(func.max(ProgressRow.sequence)).where(ProgressRow.run_id == run_id))
         failure = RunFailure(message=message, after_progress=last or 0)
         self._ledger.insert(RunFailureRow(run_id=run_id, record=failure.model_dump(mode="json")))
+
+    def going_on(self, among: int) -> tuple[RunEntry, ...]:
+        """Those of the newest `among` runs that go on, the newest first."""
+        newest = (
+            select(RunRow.run_id, RunEndRow.run_id)
+            .outerjoin(RunEndRow, RunEndRow.run_id == RunRow.run_id)
+            .order_by(RunRow.sequence.desc())
+            .limit(among)
+        )
+        with Session(self._ledger.engine) as session:
+            open_ids = [run_id for run_id, ended_id in session.execute(newest) if ended_id is None]
+        runs = [run for run_id in open_ids if (run := self._ledger.run(run_id)) is not None]
+        states = self.of(runs)
+        return tuple(run for run in runs if isinstance(states[run.run_id], Running))
 
     def of(self, runs: Sequence[RunEntry], now: datetime | None = None) -> dict[str, RunState]:
         """By run id."""

@@ -7,7 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from candidates.ledger.find_standings import find_standings
 from candidates.ledger.ledger import Ledger, RunEntry
-from candidates.ledger.run_states import Running, RunStates
+from candidates.ledger.run_states import RunStates
 from candidates.run import OpDecision, PromoteRequest, RunReport, RunRequest
 from candidates.savings import Savings, savings_of
 from candidates.standing import Filters, Sort, State
@@ -46,7 +46,7 @@ def home(request: Request) -> HTMLResponse:
         request,
         "home.html",
         headline=find_headline(board.ledger),
-        running=_find_running(board.ledger),
+        running=RunStates(board.ledger).going_on(among=_NEWEST),
         live_build=board.builds.current(),
         runs=board.ledger.count_runs(),
         usd_per_device_hour=board.usd_per_device_hour,
@@ -60,17 +60,12 @@ def home(request: Request) -> HTMLResponse:
     )
 
 
-def _find_running(ledger: Ledger) -> list[RunEntry]:
-    newest = ledger.runs(limit=_NEWEST)
-    states = RunStates(ledger).of(newest)
-    return [run for run in newest if isinstance(states[run.run_id], Running)]
-
-
 def find_headline(ledger: Ledger) -> Headline | None:
     """None: no run of a trace has ended."""
-    before: int | None = None
-    for _ in range(_RUNS_LOOKED_THROUGH // 10):
-        runs = ledger.runs(limit=10, before=before)
+    before, looked_through, more = None, 0, 2
+    while looked_through < _RUNS_LOOKED_THROUGH:
+        # Mostly it is the newest or the one before, and a report is long.
+        runs = ledger.runs(limit=more, before=before)
         for run in runs:
             is_nightly = isinstance(run.request, RunRequest) and not isinstance(run.request, PromoteRequest)
             if is_nightly and isinstance(run.report, RunReport):
@@ -78,5 +73,5 @@ def find_headline(ledger: Ledger) -> Headline | None:
                 return Headline(run=run, report=run.report, savings=savings_of(run.report), shipped=shipped)
         if not runs:
             return None
-        before = runs[-1].number
+        before, looked_through, more = runs[-1].number, looked_through + more, 2 * more
     return None
