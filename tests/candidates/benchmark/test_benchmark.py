@@ -289,8 +289,10 @@ def test_long_handshakes_make_no_kernel_faster(benchmark_of_tests: Benchmark) ->
         for kernel in (honest, hostile)
     ]
     assert isinstance(measured[0], Measurement)
-    assert isinstance(measured[1], Measurement)
-    assert measured[1].traffic_weighted_speedup < 2 * measured[0].traffic_weighted_speedup
+    if isinstance(measured[1], Rejected):  # on a busy machine its long batches are preempted more than the baseline's
+        assert measured[1].reason is Reason.PROVOKED_PREEMPTION
+    else:
+        assert measured[1].traffic_weighted_speedup < 2 * measured[0].traffic_weighted_speedup
 
 
 def test_work_done_before_the_clock_runs_is_no_work(benchmark_of_tests: Benchmark) -> None:
