@@ -112,7 +112,7 @@ def put_night(
         night.searches.append(searched)
         put_search_progress(ledger, run_id, op, say)
     won = [searched for searched in night.searches if searched.has_won and searched.op.name in shipped]
-    night.build = _write_build(place, won)
+    night.build = write_night_build(place, won)
     figures = _end_to_end(night.build, say, speedup=1.31 if number == 1 else 1.48)
     build = BuildRecord(
         id=night.build.id, path=say(str(night.build.path)), task_ids=tuple(searched.task.id for searched in won)
@@ -211,7 +211,7 @@ def _finals(
     return confirmed
 
 
-def _write_build(place: Place, won: Sequence[Searched]) -> Build:
+def write_night_build(place: Place, won: Sequence[Searched]) -> Build:
     """Its libraries are no libraries: nothing here loads them."""
     say = place.say
     kernels = []

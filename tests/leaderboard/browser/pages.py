@@ -11,7 +11,9 @@ NAMES = (
     "op",
     "candidate",
     "candidate-rejected",
+    "candidate-untried",
     "compare",
+    "compare-form",
     "transcript",
     "runs",
     "run",
@@ -21,6 +23,7 @@ NAMES = (
     "run-running",
     "builds",
     "build",
+    "build-refused",
     "build-diff",
 )
 
@@ -34,6 +37,8 @@ def paths_of(past: Past) -> Mapping[str, str]:
         "op": f"ops/{op}?{urlencode({'device': past.device_id})}",
         "candidate": f"candidates/{past.candidate}",
         "candidate-rejected": f"candidates/{past.rejected}",
+        "candidate-untried": f"candidates/{past.untried}",
+        "compare-form": "compare",
         "compare": f"compare?{urlencode({'a': past.candidate, 'b': past.rival})}",
         "transcript": f"candidates/{past.with_transcript}/transcript",
         "runs": "runs",
@@ -44,5 +49,6 @@ def paths_of(past: Past) -> Mapping[str, str]:
         "run-running": f"runs/{past.running}",
         "builds": "builds",
         "build": f"builds/{past.live_build}",
+        "build-refused": f"builds/{past.refused_build}",
         "build-diff": f"builds/{past.build_before}/diff?to={past.live_build}",
     }

@@ -52,7 +52,15 @@ from tests.leaderboard.browser.kernels import (
     make_task,
     measure,
 )
-from tests.leaderboard.browser.nights import Night, Place, first_progress, make_request, put_night, put_search_progress
+from tests.leaderboard.browser.nights import (
+    Night,
+    Place,
+    first_progress,
+    make_request,
+    put_night,
+    put_search_progress,
+    write_night_build,
+)
 from tests.leaderboard.browser.texts import LINK, Say, as_it_is, briefly, say_gates
 
 SHIPPED_FIRST = ("Linear[576,49152]", "LlamaMLP.prefill", "Linear[1536,576].decode")
@@ -75,6 +83,8 @@ class Past:
     rival: str
     """Another of the same task."""
     rejected: str
+    untried: str
+    """Known, and never judged."""
     with_transcript: str
     ended: str
     tuned: str
@@ -83,6 +93,8 @@ class Past:
     running: str
     live_build: str
     build_before: str
+    refused_build: str
+    """Somebody changed it."""
 
     @property
     def ledger(self) -> Ledger:
@@ -126,6 +138,7 @@ def make_past(home: Path, say: Say = as_it_is) -> Past:
         candidate=mlp.best.id,
         rival=tried[0].proposal.candidate.id,
         rejected=tried[-2].proposal.candidate.id,
+        untried=_put_untried(place),
         with_transcript=later.transcript_of,
         ended=later.run_id,
         tuned=tuned,
@@ -134,6 +147,7 @@ def make_past(home: Path, say: Say = as_it_is) -> Past:
         running=running,
         live_build=later.build.id,
         build_before=first.build.id,
+        refused_build=_put_refused_build(place, later),
     )
 
 
@@ -315,6 +329,18 @@ def _put_asides(place: Place, first: Night, later: Night) -> None:
         note=say("opened after the night's run"),
     )
     PullRequestFacts(ledger).add(fact)
+
+
+def _put_untried(place: Place) -> str:
+    candidate = make_candidate(OPS[0], 0, place.say, night=99)
+    place.ledger.put_candidate(candidate)
+    return candidate.id
+
+
+def _put_refused_build(place: Place, night: Night) -> str:
+    build = write_night_build(place, night.searches[1:2])
+    (build.path / briefly(place.say, "notes.txt")).write_text("not of the build")
+    return build.id
 
 
 def _compiler_report(say: Say) -> CompilerReport:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from leaderboard.tokens import TokenFile
 from tests.leaderboard.browser.pages import NAMES, paths_of
 from tests.leaderboard.browser.past import Past
 
@@ -25,22 +26,44 @@ _QUICK = {(name, *((1280, "dark") if place % 2 else (390, "light"))) for place, 
 def test_axe_finds_nothing_serious(
     chromium: "Browser", address: str, past: Past, name: str, width: int, theme: str
 ) -> None:
-    from axe_playwright_python.sync_playwright import Axe
-
     from tests.leaderboard.browser.visit import visit
 
     with visit(chromium, address, width=width, theme=theme, ignores_policy=True) as tab:
         page = tab.go(paths_of(past)[name])
         for folded in page.locator("details").all():
             folded.evaluate("each => each.open = true")
-        found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-        told = [
-            f"{each['impact']} {each['id']}: {[node['target'] for node in each['nodes']][:3]} "
-            f"{each['nodes'][0]['failureSummary']}"
-            for each in found
-            if each["impact"] in _SERIOUS
-        ]
-        assert told == []
+        assert _find_serious(page) == []
+
+
+def test_axe_finds_nothing_serious_in_form_and_refusal(chromium: "Browser", address: str, past: Past) -> None:
+    from tests.leaderboard.browser.visit import visit
+
+    tokens = TokenFile(past.home / "keys" / "leaderboard.json")
+    tokens.create("axe")
+    try:
+        with visit(chromium, address, ignores_policy=True) as tab:
+            page = tab.go("builds")
+            assert _find_serious(page) == []
+            tab.expect_refusal(403)
+            page.fill("input[name=token]", "none")
+            page.click("form.act button")
+            page.wait_for_selector("[role=alert]")
+            assert _find_serious(page) == []
+            assert _find_serious(tab.go("nowhere", refused=404)) == []
+    finally:
+        tokens.remove("axe")
+
+
+def _find_serious(page: "Page") -> list[str]:
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+    return [
+        f"{each['impact']} {each['id']}: {[node['target'] for node in each['nodes']][:3]} "
+        f"{each['nodes'][0]['failureSummary']}"
+        for each in found
+        if each["impact"] in _SERIOUS
+    ]
 
 
 def test_first_key_skips_to_the_content(tab: "Visit") -> None:

@@ -1,6 +1,8 @@
 """Mounted by a proxy below a path that it strips: links, files, forms and events stay below it."""
 
+import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -9,7 +11,7 @@ from candidates.run import Progress, Stage
 from candidates.serving_build.builds import BuildStore
 from leaderboard.tokens import TokenFile
 from tests.leaderboard.browser.pages import paths_of
-from tests.leaderboard.browser.past import Past, make_past
+from tests.leaderboard.browser.past import Past
 from tests.leaderboard.browser.server import serve
 from tests.leaderboard.browser.stripping_proxy import Proxy, proxy_below
 
@@ -22,8 +24,10 @@ PREFIX = "/serving/wins"
 
 
 @pytest.fixture(scope="module")
-def own_past(tmp_path_factory: pytest.TempPathFactory) -> Past:
-    return make_past(tmp_path_factory.mktemp("below"))
+def own_past(past: Past, tmp_path_factory: pytest.TempPathFactory) -> Past:
+    home = tmp_path_factory.mktemp("below") / "home"
+    shutil.copytree(past.home, home, symlinks=True)
+    return replace(past, home=home)
 
 
 @pytest.fixture(scope="module")

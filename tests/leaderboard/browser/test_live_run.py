@@ -28,6 +28,7 @@ def test_progress_appears_as_it_is_made(tab: "Visit", past: Past, run_id: str) -
     for tried in (1, 2, 3):
         _say(past, run_id, tried)
         page.wait_for_selector(f"#live td:has-text('screened as number {tried}')")
+    page.wait_for_selector("#live [role=status]:has-text('search: Twice')", state="attached")
     assert "1.30×" in page.locator("#live dl").inner_text()
     assert any(url.startswith(f"{tab.address}runs/{run_id}/events") for url in tab.requested)
 
@@ -42,7 +43,7 @@ def test_end_of_the_run_brings_the_report(tab: "Visit", past: Past, run_id: str)
     assert page.locator("main").count() == 1
     assert "2.10×" in page.locator("main").inner_text()
     asked = len(tab.requested)
-    page.wait_for_timeout(4000)  # longer than a browser waits before it connects anew
+    page.wait_for_timeout(3500)  # longer than a browser waits before it connects anew
     assert not any("/events" in url for url in tab.requested[asked:])
 
 
@@ -52,7 +53,7 @@ def test_paused_page_stays_as_it_is_until_it_goes_on(tab: "Visit", past: Past, r
     page.wait_for_url("**live=off**")
     asked = len(tab.requested)
     _say(past, run_id, 1)
-    page.wait_for_timeout(2000)
+    page.wait_for_timeout(1500)
     assert "screened as number 1" not in page.locator("#live").inner_text()
     assert not any("/events" in url for url in tab.requested[asked:])
     page.click("#live a:has-text('Go on')")
