@@ -67,6 +67,8 @@ def bulk_insert(engine: Engine) -> Iterator[BulkInsert]:
         rows.finish()
         for index in indexes:
             index.create(connection)
+        if connection.dialect.name == "postgresql":
+            connection.execute(text("ANALYZE"))  # as autovacuum does where facts come one by one
         connection.commit()
         # Its settings are not for those that take it from the pool after this.
         connection.invalidate()

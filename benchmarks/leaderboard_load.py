@@ -60,7 +60,8 @@ class Choices:
             "class": facets.workload_classes,
             "state": ("wins", "all", "rejected", "undecided", "lost", "screened"),
         }
-        self._later = [query for sort in Sort for query in _later_pages(ledger, sort)]
+        # A small ledger has no second page.
+        self._later = [query for sort in Sort for query in _later_pages(ledger, sort)] or [{}]
 
     def choose(self, chance: random.Random) -> Asked:
         page = chance.choices(list(_SHARES), list(_SHARES.values()))[0]

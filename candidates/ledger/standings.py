@@ -96,29 +96,6 @@ def _refresh(session: Session, places: Collection[_Place]) -> None:
     _compute(session, places)
 
 
-def _compute(session: Session, places: Iterable[_Place]) -> None:
-    """Those of one task that follow each other are read together."""
-    for task_id, of_task in groupby(places, key=itemgetter(0)):
-        rest = (candidate_id for _, candidate_id in of_task)
-        while candidate_ids := list(islice(rest, _COMPUTED_AT_ONCE)):
-            _compute_some(session, task_id, candidate_ids)
-
-
-def _compute_some(session: Session, task_id: str, candidate_ids: Sequence[str]) -> None:
-    words = latest_words_on(session, task_id, candidate_ids)
-    known = _read_known(session, task_id, candidate_ids)
-    # All are read before the first is written: each read writes what is waiting first.
-    candidates = {word.attempt.proposal.candidate.id: word for word in words}
-    lines = {candidate_id: _values(session, known, candidate_id, word) for candidate_id, word in candidates.items()}
-    for candidate_id, values in lines.items():
-        if candidate_id not in known.have_standings:
-            session.add(StandingRow(task_id=task_id, candidate_id=candidate_id, **values))
-        else:
-            place = (StandingRow.task_id == task_id, StandingRow.candidate_id == candidate_id)
-            session.execute(update(StandingRow).where(*place).values(**values))
-    session.flush()
-
-
 class _Known(NamedTuple):
     """What is asked of the facts beside the latest words; by candidate of one task."""
 
@@ -137,7 +114,33 @@ class _Known(NamedTuple):
     """By run, those that were asked for."""
 
 
-def _read_known(session: Session, task_id: str, candidate_ids: Sequence[str]) -> _Known:
+def _compute(session: Session, places: Iterable[_Place]) -> None:
+    """Those of one task that follow each other are read together."""
+    served_models: dict[str, str | None] = {}
+    for task_id, of_task in groupby(places, key=itemgetter(0)):
+        rest = (candidate_id for _, candidate_id in of_task)
+        while candidate_ids := list(islice(rest, _COMPUTED_AT_ONCE)):
+            known = _read_known(session, task_id, candidate_ids, served_models)
+            _compute_some(session, task_id, candidate_ids, known)
+
+
+def _compute_some(session: Session, task_id: str, candidate_ids: Sequence[str], known: _Known) -> None:
+    words = latest_words_on(session, task_id, candidate_ids)
+    # All are read before the first is written: each read writes what is waiting first.
+    candidates = {word.attempt.proposal.candidate.id: word for word in words}
+    lines = {candidate_id: _values(session, known, candidate_id, word) for candidate_id, word in candidates.items()}
+    for candidate_id, values in lines.items():
+        if candidate_id not in known.have_standings:
+            session.add(StandingRow(task_id=task_id, candidate_id=candidate_id, **values))
+        else:
+            place = (StandingRow.task_id == task_id, StandingRow.candidate_id == candidate_id)
+            session.execute(update(StandingRow).where(*place).values(**values))
+    session.flush()
+
+
+def _read_known(
+    session: Session, task_id: str, candidate_ids: Sequence[str], served_models: dict[str, str | None]
+) -> _Known:
     share = session.get(TaskShareRow, (task_id, ""))
     rows = select(StandingRow.candidate_id).where(
         StandingRow.task_id == task_id, StandingRow.candidate_id.in_(candidate_ids)
@@ -150,7 +153,7 @@ def _read_known(session: Session, task_id: str, candidate_ids: Sequence[str]) ->
         firsts_s=_firsts_s(session, task_id, candidate_ids),
         flaws=_flaws(session, candidate_ids),
         have_standings=set(session.scalars(rows)),
-        served_models={},
+        served_models=served_models,
     )
 
 
