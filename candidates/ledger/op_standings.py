@@ -23,6 +23,7 @@ from candidates.task import KernelTask
 _LOOKED_AT_FOR_SITES = 60
 """Kernels of each state, those judged last: sites and models are in no index."""
 
+_LOOKED_AT_FOR_A_MEASUREMENT = 50
 _MOST_GENERATIONS = 8
 _MOST_PARENTS = 8
 """Of one kernel; its author may have named any number."""
@@ -168,11 +169,12 @@ def latest_measurement(ledger: Ledger, task_id: str, candidate_id: str) -> Measu
     with Session(ledger.engine) as session:
         for kind in (EvaluationRow, MeasurementRow, AttemptRow):
             rows = select(kind.record).where(kind.task_id == task_id, kind.candidate_id == candidate_id)
-            if kind is not MeasurementRow:
-                rows = rows.where(kind.record["measurement"].as_string().is_not(None))
-            record = session.scalars(rows.order_by(kind.sequence.desc()).limit(1)).first()
-            if record is not None:
-                return Measurement.model_validate(record if kind is MeasurementRow else record["measurement"])
+            newest_first = rows.order_by(kind.sequence.desc()).limit(_LOOKED_AT_FOR_A_MEASUREMENT)
+            # Looked at here and not by the database: PostgreSQL looks into no JSON that holds a NUL.
+            for record in session.scalars(newest_first.execution_options(yield_per=1)):
+                measured = record if kind is MeasurementRow else record["measurement"]
+                if measured is not None:
+                    return Measurement.model_validate(measured)
     return None
 
 

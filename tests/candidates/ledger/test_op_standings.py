@@ -162,6 +162,15 @@ def test_the_latest_measurement_is_that_of_the_standing(past):
     assert told() == 1.25
 
 
+def test_a_nul_in_a_source_hides_no_measurement(ledger_url):
+    past = Past(Ledger(ledger_url))
+    kernel = past.keep("a \0 in a comment", 2.0)
+    Evaluations(past.ledger).put(TASK.id, kernel.model_copy(update={"measurement": None}))
+    measured = latest_measurement(past.ledger, TASK.id, kernel.proposal.candidate.id)
+    assert measured is not None
+    assert measured.traffic_weighted_speedup == 2.0
+
+
 def test_tasks_are_found_by_their_whole_id(past):
     past.keep("kernel", is_accepted=False)
     assert latest_task_id(past.ledger, "Double", PLACE) == TASK.id
