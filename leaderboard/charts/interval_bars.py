@@ -204,7 +204,7 @@ def draw_axis(axis: Axis, layout: Layout, bottom: float) -> list[Markup]:
     if layout.interval_end is not None:
         pieces.append(text(layout.interval_end, 10, "interval", "chart-end chart-muted"))
     grid = ""
-    for tick in axis.speedup_ticks(3 if layout.has_headings else 5):
+    for tick in sorted({1.0, *axis.speedup_ticks(3 if layout.has_headings else 5)}):
         x = axis.place(tick)
         grid += f"{move(x, top)}V{format_number(bottom)}"
         if tick == 1 or abs(x - one) > 34:

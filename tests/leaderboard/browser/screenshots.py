@@ -3,6 +3,7 @@
 Into docs/screenshots, as `<page>-<width>-<theme>.png`: at most 1600 high, what is below is cut off.
 """
 
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -35,6 +36,7 @@ def take_screenshots(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as temporary:
         past = make_past(Path(temporary))
+        shutil.rmtree(past.home / "builds" / past.refused_build)  # it would look as if that were usual
         with serve(past.home, {"COMPILER_AGENT_DEVICE_USD_PER_HOUR": "2.50"}) as address, start_chromium() as browser:
             blank = browser.new_page()
             for width in (1280, 390):
