@@ -10,11 +10,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from candidates.ledger.webhook_rows import WebhookPositionRow
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.tables import WebhookPositionRow
 from candidates.serving_build.builds import ApprovalAction
 from leaderboard.webhook_target import WebhookTarget
 from leaderboard.webhooks import MOST_ATTEMPTS, RETRY_DELAYS_S, Attempted, deliver_due, keep_delivering
