@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from sqlalchemy import ColumnElement, Select, bindparam, func, select, union_all
-from sqlalchemy.orm import Session
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select, union_all
 
 from candidates.ledger.find_standings import as_standing, is_at
 from candidates.ledger.ledger import Ledger
@@ -58,13 +57,13 @@ def devices_of(ledger: Ledger, op: str, serving: InService) -> tuple[TriedOn, ..
     counts = select(StandingRow.device_id, StandingRow.state, func.count(), func.max(StandingRow.updated_s))
     found: dict[str, Counter[State]] = defaultdict(Counter)
     newest: dict[str, float] = defaultdict(float)
-    with Session(ledger.engine) as session:
+    with ledger.engine.connect() as connection:
         grouped = counts.where(StandingRow.op == op).group_by(StandingRow.device_id, StandingRow.state)
-        for device_id, state, count, updated_s in session.execute(grouped):
+        for device_id, state, count, updated_s in connection.execute(grouped):
             found[device_id][State(state)] = count
             newest[device_id] = max(newest[device_id], updated_s)
         live = select(StandingRow).where(StandingRow.op + "" == op, is_at(serving.live))
-        for row in session.scalars(live) if serving.live else ():
+        for row in connection.execute(live) if serving.live else ():
             told = in_service(as_standing(row, row.share_of_time), serving)
             found[row.device_id] += Counter({told.state: 1})
             found[row.device_id] -= Counter({State(row.state): 1})
@@ -77,8 +76,8 @@ def devices_of(ledger: Ledger, op: str, serving: InService) -> tuple[TriedOn, ..
 
 def places_of(ledger: Ledger, op: str, device_id: str) -> tuple[OpPlace, ...]:
     """Where on the device kernels for the op were judged lately, the latest first."""
-    with Session(ledger.engine) as session:
-        found = session.execute(_latest_places(), {"op": op, "device_id": device_id}).all()
+    with ledger.engine.connect() as connection:
+        found = connection.execute(_latest_places(), {"op": op, "device_id": device_id}).all()
     return tuple(OpPlace(device_id, site, model) for site, model, _ in found)
 
 
@@ -108,8 +107,8 @@ def fastest_of(ledger: Ledger, op: str, place: OpPlace, serving: InService, limi
     """Of any state, whatever was measured; the fastest first."""
     statement = select(StandingRow).where(*_at(op, place), StandingRow.speedup > 0)
     ordered = statement.order_by(StandingRow.speedup.desc(), StandingRow.number.desc()).limit(limit)
-    with Session(ledger.engine) as session:
-        return tuple(in_service(as_standing(row, row.share_of_time), serving) for row in session.scalars(ordered))
+    with ledger.engine.connect() as connection:
+        return tuple(in_service(as_standing(row, row.share_of_time), serving) for row in connection.execute(ordered))
 
 
 def best_win_of(ledger: Ledger, op: str, place: OpPlace, serving: InService) -> Standing | None:
@@ -117,8 +116,10 @@ def best_win_of(ledger: Ledger, op: str, place: OpPlace, serving: InService) -> 
     states = StandingRow.state.in_((State.SHIPPED.value, State.WON.value))
     # An expression, for which no index has an order: the op's wins are read, and not everybody's from the fastest on.
     by_speed = (StandingRow.speedup + 0.0).desc(), StandingRow.number.desc()
-    with Session(ledger.engine) as session:
-        row = session.scalars(select(StandingRow).where(*_at(op, place), states).order_by(*by_speed).limit(1)).first()
+    with ledger.engine.connect() as connection:
+        row = connection.execute(
+            select(StandingRow).where(*_at(op, place), states).order_by(*by_speed).limit(1)
+        ).first()
         return None if row is None else in_service(as_standing(row, row.share_of_time), serving)
 
 
@@ -133,10 +134,10 @@ def latest_wins_of(ledger: Ledger, op: str, place: OpPlace, limit: int) -> tuple
         StandingRow.speedup_high,
         StandingRow.proposed_s,
     )
-    with Session(ledger.engine) as session:
+    with ledger.engine.connect() as connection:
         for state in (State.SHIPPED, State.WON, State.RETRACTED):
             statement = select(*columns).where(*_at(op, place), StandingRow.state == state.value)
-            rows = session.execute(
+            rows = connection.execute(
                 statement.order_by(StandingRow.updated_s.desc(), StandingRow.number.desc()).limit(limit)
             )
             found.extend(
@@ -151,13 +152,13 @@ def ancestors_of(ledger: Ledger, standing: Standing, serving: InService, most: i
     known: dict[str, Standing] = {}
     asked = {standing.candidate_id}
     generation = [parent for parent in standing.parents[:_MOST_PARENTS] if parent not in asked]
-    with Session(ledger.engine) as session:
+    with ledger.engine.connect() as connection:
         for _ in range(_MOST_GENERATIONS):
             wanted = list(dict.fromkeys(generation))[: most - len(known)]
             if not wanted:
                 break
             asked.update(wanted)
-            found = _newest_of(session, wanted, standing, serving)
+            found = _newest_of(connection, wanted, standing, serving)
             known |= found
             parents = (parent for each in found.values() for parent in each.parents[:_MOST_PARENTS])
             generation = [parent for parent in parents if parent not in asked]
@@ -166,12 +167,12 @@ def ancestors_of(ledger: Ledger, standing: Standing, serving: InService, most: i
 
 def latest_measurement(ledger: Ledger, task_id: str, candidate_id: str) -> Measurement | None:
     """What the standing's figures are of: a person's, else the newest of a run, else its screening."""
-    with Session(ledger.engine) as session:
+    with ledger.engine.connect() as connection:
         for kind in (EvaluationRow, MeasurementRow, AttemptRow):
             rows = select(kind.record).where(kind.task_id == task_id, kind.candidate_id == candidate_id)
             newest_first = rows.order_by(kind.sequence.desc()).limit(_LOOKED_AT_FOR_A_MEASUREMENT)
             # Looked at here and not by the database: PostgreSQL looks into no JSON that holds a NUL.
-            for record in session.scalars(newest_first.execution_options(yield_per=1)):
+            for record in connection.scalars(newest_first.execution_options(yield_per=1)):
                 measured = record if kind is MeasurementRow else record["measurement"]
                 if measured is not None:
                     return Measurement.model_validate(measured)
@@ -181,18 +182,18 @@ def latest_measurement(ledger: Ledger, task_id: str, candidate_id: str) -> Measu
 def shares_of(ledger: Ledger, task_id: str) -> Mapping[str, float]:
     """Shares of device time that the task takes, by workload class; "" is all traffic."""
     shares = select(TaskShareRow.workload_class, TaskShareRow.share).where(TaskShareRow.task_id == task_id)
-    with Session(ledger.engine) as session:
-        return dict(session.execute(shares.order_by(TaskShareRow.workload_class)).all())
+    with ledger.engine.connect() as connection:
+        return dict(connection.execute(shares.order_by(TaskShareRow.workload_class)).all())
 
 
 def latest_task_id(ledger: Ledger, op: str, place: OpPlace) -> str | None:
     """Of kernels that were judged lately, the one judged last; None: none was judged at the place."""
     lately = select(StandingRow.task_id, StandingRow.updated_s)
-    with Session(ledger.engine) as session:
+    with ledger.engine.connect() as connection:
         found = [
             row
             for state in State
-            for row in session.execute(
+            for row in connection.execute(
                 lately.where(*_at(op, place), StandingRow.state == state.value)
                 .order_by(StandingRow.updated_s.desc(), StandingRow.number.desc())
                 .limit(1)
@@ -203,8 +204,8 @@ def latest_task_id(ledger: Ledger, op: str, place: OpPlace) -> str | None:
 
 def find_task(ledger: Ledger, task_id: str) -> KernelTask | None:
     """By its whole id."""
-    with Session(ledger.engine) as session:
-        record = session.scalars(select(TaskRow.record).where(TaskRow.task_id == task_id)).first()
+    with ledger.engine.connect() as connection:
+        record = connection.scalars(select(TaskRow.record).where(TaskRow.task_id == task_id)).first()
     return None if record is None else KernelTask.model_validate(record)
 
 
@@ -218,7 +219,7 @@ def _at(op: str, place: OpPlace) -> Sequence[ColumnElement[bool]]:
 
 
 def _newest_of(
-    session: Session, candidate_ids: Sequence[str], standing: Standing, serving: InService
+    connection: Connection, candidate_ids: Sequence[str], standing: Standing, serving: InService
 ) -> dict[str, Standing]:
     """One of each candidate, by its id."""
     newest = (
@@ -231,6 +232,6 @@ def _newest_of(
         )
         .group_by(StandingRow.candidate_id)
     )
-    rows = session.scalars(select(StandingRow).where(StandingRow.number.in_(newest))).all()
+    rows = connection.execute(select(StandingRow).where(StandingRow.number.in_(newest))).all()
     by_id = {row.candidate_id: in_service(as_standing(row, row.share_of_time), serving) for row in rows}
     return {candidate_id: by_id[candidate_id] for candidate_id in candidate_ids if candidate_id in by_id}
