@@ -61,7 +61,7 @@ class Standing(Record):
     """The latest that tried, promoted or shipped it; None: only people did."""
     state: State
     reason: str
-    """Why it is not live, in words; empty where there is nothing to say."""
+    """Why it is not live, or what was found since of one that is, in words; empty where there is nothing to say."""
     speedup: float | None
     """Over the best baseline, weighted by traffic."""
     interval: Interval | None
@@ -75,6 +75,7 @@ class Standing(Record):
     """Speedup of the served model with the build that holds the kernel."""
     proposed_at: datetime
     updated_at: datetime
+    """When it was last judged, measured or found wrong."""
 
 
 class Sort(StrEnum):
@@ -187,7 +188,9 @@ def in_service(standing: Standing, serving: InService) -> Standing:
     if place not in serving.live or standing.state is State.RETRACTED:
         return standing
     state = State.SHADOW if place in serving.shadow else State.LIVE
-    return standing.model_copy(update={"state": state, "reason": ""})
+    is_doubted = standing.state in (State.REJECTED, State.LOST, State.UNDECIDED)
+    reason = f"{standing.state} since it won: {standing.reason}".removesuffix(": ") if is_doubted else ""
+    return standing.model_copy(update={"state": state, "reason": reason})
 
 
 def stored_states(states: Sequence[State]) -> tuple[State, ...]:

@@ -41,6 +41,9 @@ class _Kept(Generic[T]):
             self._value, self._until_s = read(), now_s + self._seconds
         return self._value
 
+    def forget(self) -> None:
+        self._until_s = 0.0
+
 
 def _keep(text: str) -> str:
     return text
@@ -72,6 +75,10 @@ class Board:
 
     def serving(self) -> InService:
         return self._serving.get(lambda: read_serving(self.builds, self.counters))
+
+    def forget_serving(self) -> None:
+        """What is live was changed here."""
+        self._serving.forget()
 
     def permalink(self, event: Event) -> str | None:
         """Of the page that shows what happened; None where nobody has said how readers reach it."""

@@ -5,6 +5,7 @@ A standing is a function of the facts alone, computed anew whenever one of them 
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import datetime
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
@@ -48,6 +49,8 @@ _Place = tuple[str, str]
 class Flaw(NamedTuple):
     candidate_id: str
     reason: str
+    found_s: float
+    """When it was told, in seconds since 1970."""
 
 
 def follow(session: Session, fact: Fact) -> None:
@@ -62,9 +65,9 @@ def follow(session: Session, fact: Fact) -> None:
     elif isinstance(fact, StageRow) and fact.stage == Stage.RANKING:
         _keep_shares(session, Ranking.model_validate(fact.record))
     elif isinstance(fact, StageRow) and fact.stage == LIVE_CHECKS:
-        _retract(session, _wrong(fact.record))
+        _retract(session, _wrong(fact.record, fact.recorded_at))
     elif isinstance(fact, RetractionRow):
-        _retract(session, [_as_flaw(fact.record)])
+        _retract(session, [_as_flaw(fact.record, fact.recorded_at)])
 
 
 def rebuild(session: Session) -> None:
@@ -75,18 +78,20 @@ def rebuild(session: Session) -> None:
         _keep_shares(session, Ranking.model_validate(record))
     tried = (select(kind.task_id, kind.candidate_id).distinct() for kind in (AttemptRow, EvaluationRow))
     _compute(session, sorted({place for places in tried for place in session.execute(places)}))
-    for record in session.scalars(_stages(LIVE_CHECKS)):
-        _retract(session, _wrong(record))
+    checks = select(StageRow.record, StageRow.recorded_at).where(StageRow.stage == LIVE_CHECKS)
+    for record, recorded_at in session.execute(checks.order_by(StageRow.sequence)).all():
+        _retract(session, _wrong(record, recorded_at))
 
 
-def _wrong(record: dict[str, Any]) -> tuple[Flaw, ...]:
+def _wrong(record: dict[str, Any], recorded_at: datetime) -> tuple[Flaw, ...]:
     """Of the live kernels that a run looked at."""
-    return tuple(Flaw(each.candidate_id, each.reason) for each in LiveChecks.model_validate(record).wrong)
+    found_s = in_utc(recorded_at).timestamp()
+    return tuple(Flaw(each.candidate_id, each.reason, found_s) for each in LiveChecks.model_validate(record).wrong)
 
 
-def _as_flaw(record: dict[str, Any]) -> Flaw:
+def _as_flaw(record: dict[str, Any], recorded_at: datetime) -> Flaw:
     retraction = Retraction.model_validate(record)
-    return Flaw(retraction.candidate_id, f"retracted: {retraction.reason}")
+    return Flaw(retraction.candidate_id, f"retracted: {retraction.reason}", in_utc(recorded_at).timestamp())
 
 
 def _refresh(session: Session, places: Collection[_Place]) -> None:
@@ -109,6 +114,8 @@ class _Known(NamedTuple):
     """When it was first judged for the task."""
     flaws: dict[str, str]
     """What was found wrong with it at whatever task."""
+    flawed_s: dict[str, float]
+    """No earlier than when that was told, as far as it was told of this task's."""
     have_standings: set[str]
     served_models: dict[str, str | None]
     """By run, those that were asked for."""
@@ -145,13 +152,15 @@ def _read_known(
     rows = select(StandingRow.candidate_id).where(
         StandingRow.task_id == task_id, StandingRow.candidate_id.in_(candidate_ids)
     )
+    flaws, flawed_s = _flaws(session, task_id, candidate_ids)
     return _Known(
         task=KernelTask.model_validate(session.scalars(select(TaskRow.record).where(TaskRow.task_id == task_id)).one()),
         share_of_time=0.0 if share is None else share.share,
         promotions=_promotions(session, task_id, candidate_ids),
         ends=_ends(session, task_id, candidate_ids),
         firsts_s=_firsts_s(session, task_id, candidate_ids),
-        flaws=_flaws(session, candidate_ids),
+        flaws=flaws,
+        flawed_s=flawed_s,
         have_standings=set(session.scalars(rows)),
         served_models=served_models,
     )
@@ -187,7 +196,7 @@ def _values(session: Session, known: _Known, candidate_id: str, word: Evaluation
         "share_of_time": known.share_of_time,
         "end_to_end": shipping.end_to_end,
         "proposed_s": known.firsts_s.get(candidate_id, word.evaluated_at.timestamp()),
-        "updated_s": word.evaluated_at.timestamp(),
+        "updated_s": max(word.evaluated_at.timestamp(), known.flawed_s.get(candidate_id, 0.0)),
     } | _figures(task, attempt.measurement)
 
 
@@ -307,16 +316,23 @@ def _served_model(session: Session, known: _Known, run_id: str) -> str | None:
     return known.served_models[run_id]
 
 
-def _flaws(session: Session, candidate_ids: Sequence[str]) -> dict[str, str]:
-    known = select(StandingRow.candidate_id, StandingRow.flaw).where(
+def _flaws(session: Session, task_id: str, candidate_ids: Sequence[str]) -> tuple[dict[str, str], dict[str, float]]:
+    """Reasons, and when they were told."""
+    known = select(StandingRow.candidate_id, StandingRow.flaw, StandingRow.task_id, StandingRow.updated_s).where(
         StandingRow.candidate_id.in_(candidate_ids), StandingRow.flaw != ""
     )
-    flaws: dict[str, str] = dict(session.execute(known).all())
-    rows = select(RetractionRow.record).where(RetractionRow.candidate_id.in_(candidate_ids))
-    for record in session.scalars(rows.order_by(RetractionRow.sequence)):
-        flaw = _as_flaw(record)
+    flaws: dict[str, str] = {}
+    flawed_s: dict[str, float] = {}
+    for candidate_id, reason, where, updated_s in session.execute(known):
+        flaws[candidate_id] = reason
+        if where == task_id:
+            flawed_s[candidate_id] = updated_s
+    rows = select(RetractionRow.record, RetractionRow.recorded_at).where(RetractionRow.candidate_id.in_(candidate_ids))
+    for record, recorded_at in session.execute(rows.order_by(RetractionRow.sequence)):
+        flaw = _as_flaw(record, recorded_at)
         flaws.setdefault(flaw.candidate_id, _fit(flaw.reason))
-    return flaws
+        flawed_s[flaw.candidate_id] = max(flaw.found_s, flawed_s.get(flaw.candidate_id, 0.0))
+    return flaws, flawed_s
 
 
 def _retract(session: Session, flaws: Iterable[Flaw]) -> None:
@@ -324,6 +340,7 @@ def _retract(session: Session, flaws: Iterable[Flaw]) -> None:
         rows = session.scalars(select(StandingRow).where(StandingRow.candidate_id == flaw.candidate_id)).all()
         for row in rows:
             row.flaw = row.flaw or _fit(flaw.reason)
+            row.updated_s = max(row.updated_s, flaw.found_s)
         session.flush()
         _refresh(session, [(row.task_id, row.candidate_id) for row in rows])
 

@@ -101,3 +101,5 @@ def _roll_back(board: Board, token: str, live: str | None, *, missing: str) -> M
             return board.actions.rollback(f"{name} (leaderboard)")
         except ActionRefused as refused:
             raise _Refused(409, str(refused)) from refused
+        finally:
+            board.forget_serving()

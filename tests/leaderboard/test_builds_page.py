@@ -311,6 +311,14 @@ def test_the_api_rolls_back_for_a_bearer(board: Board, tmp_path: Path) -> None:
     assert "no build is live" in nothing.json()["detail"]
 
 
+def test_after_a_rollback_nothing_is_told_live_that_was(board: Board, tmp_path: Path, rmsnorm: ShippedKernel) -> None:  # noqa: F811
+    make_build(tmp_path, "m", rmsnorm, is_live=True)
+    assert {place.candidate_id for place in board.serving().live} == {rmsnorm.candidate.id}
+    bearer = {"authorization": f"Bearer {board.tokens.create('ci')}"}
+    assert visit(board).post("/api/v1/builds/rollback", headers=bearer).status_code == 200
+    assert not board.serving().live
+
+
 @pytest.mark.parametrize("authorization", ["Bearer cat_wrong", "Bearer ", "Basic YTpi"])
 def test_the_api_asks_for_a_token(board: Board, tmp_path: Path, authorization: str) -> None:
     live = make_build(tmp_path, "m", is_live=True)

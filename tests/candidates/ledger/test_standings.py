@@ -1,9 +1,11 @@
 """Standings: each fact moves the line of its candidate; lines that grew with the facts are those of a rebuild."""
 
+from datetime import UTC, datetime
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import select
+from sqlalchemy import select, update
 from sqlalchemy.orm import Session
 
 from candidates.hot_ops import HotOp, HotWorkload
@@ -13,6 +15,7 @@ from candidates.ledger.find_standings import find_facets, find_standing, find_st
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.retractions import Retractions
 from candidates.ledger.standing_rows import StandingRow
+from candidates.ledger.tables import AttemptRow, MeasurementRow
 from candidates.promotion import Gate, PromotionDecision, Retraction
 from candidates.run import (
     BUILD_FAILURE,
@@ -26,7 +29,7 @@ from candidates.run import (
     Stage,
 )
 from candidates.standing import WINS, Filters, InService, KernelPlace, Sort, State
-from tests.candidates.past_searches import REQUEST, attempt, double_task, measurement
+from tests.candidates.past_searches import REJECTED, REQUEST, attempt, double_task, measurement
 from tests.candidates.test_promotion import FIGURES
 
 TASK, WIDER = double_task(), double_task(width=512)
@@ -217,6 +220,39 @@ def test_live_and_shadow_come_from_the_build_that_serves(ledger):
             found = find_standings(ledger, Filters(states=(asked,)), serving=serving).standings
             assert [each.state for each in found] == ([expected] if asked is expected else [])
         assert [each.state for each in find_standings(ledger, Filters(), serving=serving).standings] == [expected]
+
+
+def test_what_was_found_of_a_live_kernel_since_it_won_is_said(ledger):
+    tried(ledger)
+    promoted(ledger)
+    built(ledger)
+    gated(ledger)
+    live = InService(live=frozenset({KernelPlace(task_id=TASK.id, candidate_id=KERNEL_ID)}))
+    assert standing(ledger, live).reason == ""
+    rejected = KERNEL.model_copy(update={"verdict": REJECTED, "measurement": None})
+    Evaluations(ledger).put(TASK.id, rejected)
+    found = standing(ledger, live)
+    assert (found.state, found.reason) == (State.LIVE, "rejected since it won: crashed: no")
+
+
+def test_a_retraction_is_news_however_long_ago_the_kernel_won(ledger):
+    for number in range(3):
+        tried(ledger, attempt(f"kernel {number}", measurement(1.5)))
+    tried(ledger)
+    promoted(ledger)
+    long_ago = datetime(2026, 1, 1, tzinfo=UTC)
+    with ledger.engine.begin() as connection:
+        for kind in (AttemptRow, MeasurementRow):
+            connection.execute(update(kind).where(kind.candidate_id == KERNEL_ID).values(recorded_at=long_ago))
+    with Session(ledger.engine) as session, session.begin():
+        standings.rebuild(session)
+    assert standing(ledger).updated_at == long_ago
+    Retractions(ledger).put(Retraction(candidate_id=KERNEL_ID, reason="wrong", by="ann"))
+    told = standing(ledger)
+    assert told.updated_at > long_ago
+    with Session(ledger.engine) as session, session.begin():
+        standings.rebuild(session)
+    assert standing(ledger) == told
 
 
 def test_a_kernel_found_wrong_is_retracted_though_it_serves(ledger):
