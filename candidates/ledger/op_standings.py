@@ -7,7 +7,7 @@ import functools
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select, union_all
 
@@ -167,16 +167,22 @@ def ancestors_of(ledger: Ledger, standing: Standing, serving: InService, most: i
 
 def latest_measurement(ledger: Ledger, task_id: str, candidate_id: str) -> Measurement | None:
     """What the standing's figures are of: a person's, else the newest of a run, else its screening."""
+    place = {"task_id": task_id, "candidate_id": candidate_id}
     with ledger.engine.connect() as connection:
         for kind in (EvaluationRow, MeasurementRow, AttemptRow):
-            rows = select(kind.record).where(kind.task_id == task_id, kind.candidate_id == candidate_id)
-            newest_first = rows.order_by(kind.sequence.desc()).limit(_LOOKED_AT_FOR_A_MEASUREMENT)
             # Looked at here and not by the database: PostgreSQL looks into no JSON that holds a NUL.
-            for record in connection.scalars(newest_first.execution_options(yield_per=1)):
+            for record in connection.scalars(_newest_records(kind), place):
                 measured = record if kind is MeasurementRow else record["measurement"]
                 if measured is not None:
                     return Measurement.model_validate(measured)
     return None
+
+
+@functools.cache
+def _newest_records(kind: type[EvaluationRow | MeasurementRow | AttemptRow]) -> Select[dict[str, Any]]:
+    at = kind.task_id == bindparam("task_id"), kind.candidate_id == bindparam("candidate_id")
+    newest_first = select(kind.record).where(*at).order_by(kind.sequence.desc())
+    return newest_first.limit(_LOOKED_AT_FOR_A_MEASUREMENT).execution_options(yield_per=1)
 
 
 def shares_of(ledger: Ledger, task_id: str) -> Mapping[str, float]:
@@ -222,16 +228,22 @@ def _newest_of(
     connection: Connection, candidate_ids: Sequence[str], standing: Standing, serving: InService
 ) -> dict[str, Standing]:
     """One of each candidate, by its id."""
+    asked = {"candidate_ids": candidate_ids, "op": standing.op, "device_id": standing.device_id}
+    rows = connection.execute(_newest_standings(), asked)
+    by_id = {row.candidate_id: in_service(as_standing(row, row.share_of_time), serving) for row in rows}
+    return {candidate_id: by_id[candidate_id] for candidate_id in candidate_ids if candidate_id in by_id}
+
+
+@functools.cache
+def _newest_standings() -> Select[StandingRow]:
     newest = (
         select(func.max(StandingRow.number))
         .where(
-            StandingRow.candidate_id.in_(candidate_ids),
+            StandingRow.candidate_id.in_(bindparam("candidate_ids", expanding=True)),
             # Expressions, so that the index of ids is walked and not that of all that was tried for the op.
-            StandingRow.op + "" == standing.op,
-            StandingRow.device_id + "" == standing.device_id,
+            StandingRow.op + "" == bindparam("op"),
+            StandingRow.device_id + "" == bindparam("device_id"),
         )
         .group_by(StandingRow.candidate_id)
     )
-    rows = connection.execute(select(StandingRow).where(StandingRow.number.in_(newest))).all()
-    by_id = {row.candidate_id: in_service(as_standing(row, row.share_of_time), serving) for row in rows}
-    return {candidate_id: by_id[candidate_id] for candidate_id in candidate_ids if candidate_id in by_id}
+    return select(StandingRow).where(StandingRow.number.in_(newest))
