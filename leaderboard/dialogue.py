@@ -15,6 +15,8 @@ from candidates.ledger.blobs import BlobError, BlobStore
 from candidates.transcript import Transcript, Turn
 
 MOST_TURNS = 60
+MOST_MESSAGES = 40
+"""Of one request, the first of them."""
 _MOST_TEXT_BYTES = 12_000
 _MOST_BYTES = 180_000
 """Of all texts together."""
@@ -96,22 +98,24 @@ def read_part(blobs: BlobStore, digest: str, number: int, part: Part, redact: Ca
 def _read_call(blobs: BlobStore, turn: Turn, redact: Callable[[str], str], room: _Room) -> Call:
     try:
         request, answer = (_object(blobs.get(digest)) for digest in (turn.request, turn.answer))
-    except (BlobError, ValueError):
+    except (BlobError, ValueError, RecursionError):  # the last: nested too deep to be of ours
         nothing = Words(speaker="answer", text="", is_whole=True)
         return Call(turn=turn, model="", seconds=None, prefix=None, request=(), answer=nothing, problem=_MISSING)
     # Answers first: a reader wants those, and requests repeat each other.
     outcome = _as_object(answer.get("outcome"))
     said = room.take(f"answer: {_text(outcome.get('kind'))}", redact(_answer_text(outcome)))
-    messages = request.get("messages")
+    found = request.get("messages")
+    messages = found if isinstance(found, list) else []
     asked = [
         room.take(_text(message.get("role")), redact(_message_text(message)))
-        for message in map(_as_object, messages if isinstance(messages, list) else ())
+        for message in map(_as_object, messages[:MOST_MESSAGES])
     ]
-    seconds = answer.get("seconds")
+    if len(messages) > MOST_MESSAGES:
+        asked.append(Words(speaker=f"{len(messages) - MOST_MESSAGES} more messages", text="", is_whole=False))
     return Call(
         turn=turn,
         model=_text(answer.get("model")),
-        seconds=seconds if isinstance(seconds, int | float) else None,
+        seconds=_seconds(answer.get("seconds")),
         prefix=room.take("prefix", redact(_text(request.get("prefix")))),
         request=tuple(asked),
         answer=said,
@@ -140,6 +144,11 @@ def _object(content: bytes) -> dict[str, Any]:
 
 def _as_object(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _seconds(value: Any) -> float | None:
+    # Compared as it is: JSON holds whole numbers that no float does.
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e9 else None
 
 
 def _text(value: Any) -> str:

@@ -88,12 +88,31 @@ def test_says_that_a_dialogue_is_not_here(board, digest):
 
 
 @pytest.mark.parametrize(
-    "blob", [b"no json", b"[]", b'{"messages": 3, "outcome": 7}', b'{"messages": [1, {"text": 2}]}']
+    "blob",
+    [
+        b"no json",
+        b"[]",
+        b"[" * 100_000,
+        b'{"messages": 3, "outcome": 7}',
+        b'{"messages": [1, {"text": 2}]}',
+        b'{"seconds": NaN}',
+        b'{"seconds": 1' + b"0" * 400 + b"}",
+    ],
 )
 def test_says_that_a_call_is_not_here_or_shows_what_there_is_of_it(board, blob):
     digest = board.blobs.put(blob)
     page_of(board, written(board, write_dialogue(board, ["int a;"], answer=digest)))
     page_of(board, written(board, write_dialogue(board, ["int a;"], answer="0" * 64)))
+
+
+def test_of_a_request_of_very_many_messages_the_first_are_shown(board):
+    messages = [{"role": "user", "content": f"message {number}."} for number in range(5000)]
+    request = board.blobs.put(json.dumps({"prefix": "", "messages": messages}).encode())
+    page = page_of(board, written(board, write_dialogue(board, ["int a;"], request=request)))
+    assert "message 39." in page
+    assert "message 40." not in page
+    assert "4960 more messages" in page
+    assert len(page) < 100_000
 
 
 def test_says_that_no_model_wrote_it(board):
