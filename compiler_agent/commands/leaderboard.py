@@ -119,9 +119,13 @@ def _run_until_stopped(server: "uvicorn.Server", listener: socket.socket) -> Non
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        return socket.create_server((host, port), family=family)
+        listener = socket.create_server((host, port), family=family)
     except OSError as error:
         raise UserFault(f"cannot listen at {host}:{port} ({error.strerror}): give another --host or --port") from error
+    # Accepted sockets inherit it; asyncio sets it itself on those of its own making alone. Without it the body of an
+    # answer waits 40 ms for the browser to acknowledge its head.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listener
 
 
 def _own_names(host: str) -> tuple[str, ...]:
