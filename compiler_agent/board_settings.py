@@ -44,9 +44,11 @@ def _public_url(text: str | None) -> SplitResult | None:
         is_plain = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0
     except ValueError:
         is_plain = False
-    if not is_plain or url.query or url.fragment or url.username is not None:
+    if not is_plain or url.query or url.fragment or url.username is not None or url.path.startswith("//"):
         raise UserFault(f"{_URL} is {text!r}: give https://HOST, with a path where a proxy mounts the page below one")
-    return url
+    # As browsers write it, in Host and in Origin: without the port that its scheme has anyway.
+    is_usual = url.port == {"http": 80, "https": 443}[url.scheme]
+    return url._replace(netloc=url.netloc.rpartition(":")[0]) if is_usual else url
 
 
 def _price(text: str | None) -> float | None:

@@ -65,8 +65,9 @@ def link(request: Request, *parts: str, **query: object) -> str:
 
     Parts may hold any text; what is None is left out of the query.
     """
-    path = "/".join(quote(part, safe="") for part in parts)
-    asked = urlencode([(name, str(value)) for name, value in query.items() if value is not None])
+    # Names of files may be no UTF-8.
+    path = "/".join(quote(part, safe="", errors="replace") for part in parts)
+    asked = urlencode([(name, str(value)) for name, value in query.items() if value is not None], errors="replace")
     return f"{request.scope.get('root_path', '')}/{path}" + (f"?{asked}" if asked else "")
 
 

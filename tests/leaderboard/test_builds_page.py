@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 from pathlib import Path
 
@@ -104,6 +105,17 @@ def test_a_build_that_was_changed_is_shown_as_refused(board: Board, tmp_path: Pa
     assert str(tmp_path) not in page
     assert "Its folder holds something else" in browser.get(f"/builds/{bad.id}").text
     assert "Its folder holds something else" in browser.get(f"/builds/{bad.id}/diff").text
+
+
+def test_a_folder_of_any_name_is_shown_as_refused(board: Board, tmp_path: Path) -> None:
+    for name in (b"a<b>", b"b\xff", b"c?x=1"):
+        folder = Path(os.fsdecode(os.path.join(os.fsencode(tmp_path / "builds"), name)))
+        folder.mkdir(parents=True)
+        (folder / "manifest.json").write_text("[" * 100_000)
+    page = visit(board).get("/builds")
+    assert page.status_code == 200
+    assert page.text.count(">refused<") == 3
+    assert "<b>" not in page.text
 
 
 def test_a_kernel_that_was_taken_back_is_told(board: Board, tmp_path: Path, rmsnorm: ShippedKernel) -> None:  # noqa: F811
