@@ -8,7 +8,7 @@ from candidates.agent import Attempt
 from candidates.candidate import Candidate, LanguageName, Proposal
 from candidates.device import BandwidthCeiling, DeviceCeilings, DeviceFingerprint
 from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
-from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
+from candidates.task import ErrorBound, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
 from candidates.verdict import Accepted, Evidence, EvidenceKind, Reason, Rejected, Verdict, WorstElement
 from tests.leaderboard.browser.texts import Say, briefly
 
@@ -20,7 +20,7 @@ CLASSES = ("chat", "coding")
 class OpOfPast:
     name: str
     site: str
-    level: str
+    level: SiteLevel
     share_of_time: float
     rows: int
     columns: int
@@ -34,7 +34,7 @@ OPS = (
     OpOfPast(
         name="LlamaMLP.decode",
         site="model.layers.*.mlp",
-        level="block",
+        level=SiteLevel.BLOCK,
         share_of_time=0.227,
         rows=576,
         columns=1536,
@@ -44,7 +44,7 @@ OPS = (
     OpOfPast(
         name="Linear[576,1536].decode",
         site="model.layers.*.mlp.gate_proj|model.layers.*.mlp.up_proj",
-        level="leaf",
+        level=SiteLevel.LEAF,
         share_of_time=0.151,
         rows=576,
         columns=1536,
@@ -54,7 +54,7 @@ OPS = (
     OpOfPast(
         name="Linear[576,49152]",
         site="lm_head",
-        level="leaf",
+        level=SiteLevel.LEAF,
         share_of_time=0.118,
         rows=576,
         columns=49152,
@@ -64,7 +64,7 @@ OPS = (
     OpOfPast(
         name="Linear[1536,576].decode",
         site="model.layers.*.mlp.down_proj",
-        level="leaf",
+        level=SiteLevel.LEAF,
         share_of_time=0.076,
         rows=1536,
         columns=576,
@@ -74,7 +74,7 @@ OPS = (
     OpOfPast(
         name="Linear[576,576].decode",
         site="model.layers.*.self_attn.q_proj|model.layers.*.self_attn.o_proj",
-        level="leaf",
+        level=SiteLevel.LEAF,
         share_of_time=0.064,
         rows=576,
         columns=576,
@@ -84,7 +84,7 @@ OPS = (
     OpOfPast(
         name="LlamaMLP.prefill",
         site="model.layers.*.mlp",
-        level="block",
+        level=SiteLevel.BLOCK,
         share_of_time=0.058,
         rows=576,
         columns=1536,
@@ -95,7 +95,7 @@ OPS = (
     OpOfPast(
         name="LlamaRMSNorm.decode",
         site="model.layers.*.input_layernorm|model.layers.*.post_attention_layernorm",
-        level="leaf",
+        level=SiteLevel.LEAF,
         share_of_time=0.021,
         rows=1,
         columns=576,
@@ -105,7 +105,7 @@ OPS = (
     OpOfPast(
         name="apply_rotary_pos_emb.decode",
         site="model.layers.*.self_attn",
-        level="leaf",
+        level=SiteLevel.LEAF,
         share_of_time=0.012,
         rows=1,
         columns=64,

@@ -15,6 +15,7 @@ from candidates.run import (
 )
 from candidates.serving_build.build import Build
 from candidates.serving_build.manifest import InstallationSite
+from candidates.task import SiteLevel
 from tests.leaderboard.browser.kernels import (
     OpOfPast,
     shares_by_class,
@@ -101,7 +102,7 @@ def make_ranking(searches: Sequence[Searched], say: Say) -> Ranking:
             HotOp(
                 op=say("LlamaAttention.decode"),
                 site=say("model.layers.*.self_attn"),
-                level="block",
+                level=SiteLevel.BLOCK,
                 task_id=None,
                 obstacle=nested,
                 share_of_time=0.388,

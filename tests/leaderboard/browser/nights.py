@@ -1,6 +1,6 @@
 """put_night: a nightly run of a made-up past, with its searches and the build that it shipped."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from candidates.candidate import Candidate
 from candidates.ledger.cards import Cards
@@ -13,6 +13,7 @@ from candidates.run import (
     BuildRecord,
     Progress,
     RunRequest,
+    SearchDecision,
     SearchEnd,
     Stage,
 )
@@ -137,11 +138,11 @@ def _search(place: Place, night: Night, op: OpOfPast, number: int) -> Searched:
     confirmed = _finals(ledger, night.run_id, op, task, candidates)
     promotion = decide_promotion(task.id, best.id, accepted(), confirmed)
     ledger.put_promotion(night.run_id, promotion.model_copy(update={"gates": say_gates(say, promotion.gates)}))
-    decision = {"win": "won", "lose": "lost", "undecided": "undecided"}[decision_for(max(op.speedups))]
+    words: Mapping[str, SearchDecision] = {"win": "won", "lose": "lost", "undecided": "undecided"}
     end = SearchEnd(
         task_id=task.id,
         op=task.op,
-        decision=decision,
+        decision=words[decision_for(max(op.speedups))],
         candidate_id=best.id,
         reason=say("budget: time is spent"),
         stop_reason=say("budget: time is spent"),

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from candidates.measurement import Interval
 from candidates.run import Progress, Stage, TuneReport, TuneRequest
 from tests.leaderboard.browser.past import Past
 
@@ -85,7 +86,7 @@ def _report(run_id: str) -> TuneReport:
         candidate=None,
         best_baseline=None,
         speedup_over_best=2.1,
-        interval=(2.0, 2.2),
+        interval=Interval(2.0, 2.2),
         share_of_floor=None,
         tried=3,
         reason="budget: time is spent",
