@@ -18,7 +18,7 @@ class Evaluation(NamedTuple):
     attempt: Attempt
     evaluated_at: datetime
     run_id: str | None
-    """None: a person asked for it."""
+    """The last that tried it; None: only people did."""
 
 
 def latest_words(session: Session, task_id: str, candidate_id: str | None = None) -> tuple[Evaluation, ...]:
@@ -45,7 +45,8 @@ def _latest_words(session: Session, task_id: str, candidate_ids: Sequence[str] |
         known = latest.get(by_hand.candidate_id)
         is_known_better = known is not None and known.attempt.measurement and not attempt.measurement
         if attempt.verdict.outcome != "accepted" or not is_known_better:
-            latest[by_hand.candidate_id] = Evaluation(attempt, in_utc(by_hand.recorded_at), None)
+            run_id = None if known is None else known.run_id
+            latest[by_hand.candidate_id] = Evaluation(attempt, in_utc(by_hand.recorded_at), run_id)
     return tuple(latest.values())
 
 

@@ -182,6 +182,13 @@ def test_a_person_s_measurement_counts_without_a_run(ledger):
     assert (found.run_id, found.served_model, found.speedup) == (None, None, 2.0)
 
 
+def test_what_a_person_measures_again_stays_with_the_model_it_was_found_in(ledger):
+    tried(ledger)
+    Evaluations(ledger).put(TASK.id, attempt("kernel", measurement(1.5)))
+    found = standing(ledger)
+    assert (found.run_id, found.served_model, found.speedup) == ("run-1", "m", 1.5)
+
+
 def test_share_of_time_is_that_of_the_last_ranking_and_of_a_class_when_asked(ledger):
     tried(ledger)
     rank(ledger, "run-1", 0.25, {"chat": 0.1, "coding": 0.4})
