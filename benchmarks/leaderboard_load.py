@@ -135,7 +135,14 @@ def _always(asked: Asked, chance: random.Random) -> Asked:
 def _summary(page: str, backend: str, answers: list[Answered]) -> dict[str, Any]:
     latencies_s = [each.latency_s for each in answers]
     for each in sorted(answers, key=lambda each: each.latency_s)[-3:]:
-        logging.info("%s: %.0f ms (sent %.0f ms late), %s", page, 1e3 * each.latency_s, 1e3 * each.late_s, each.path)
+        logging.info(
+            "%s at %.1f s: %.0f ms, sent %.0f ms late, %s",
+            page,
+            each.due_s,
+            1e3 * each.latency_s,
+            1e3 * each.late_s,
+            each.path,
+        )
     return {
         "page": page,
         "backend": backend,

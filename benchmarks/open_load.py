@@ -22,6 +22,8 @@ class Asked:
 class Answered:
     page: str
     path: str
+    due_s: float
+    """Since the load began."""
     latency_s: float
     """From when it was due to the last byte."""
     late_s: float
@@ -90,7 +92,15 @@ async def open_load(
             status = length = 0
         latency_s = time.perf_counter() - due_s
         answers.append(
-            Answered(page=asked.page, path=asked.path, latency_s=latency_s, late_s=late_s, status=status, bytes=length)
+            Answered(
+                page=asked.page,
+                path=asked.path,
+                due_s=due_s - began_s,
+                latency_s=latency_s,
+                late_s=late_s,
+                status=status,
+                bytes=length,
+            )
         )
 
     async def read(reader: int) -> None:
