@@ -6,10 +6,14 @@ from candidates.serving_build.builds import Approval, BuildStore
 from compiler_agent.settings import Settings
 
 
-def roll_back(settings: Settings, by: str) -> Approval:
-    """To none where there is no such build. Raises NothingToRollBack, BuildRefused, SigningKeyFault."""
+def roll_back(settings: Settings, by: str, live: str | None = None) -> Approval:
+    """To none where there is no such build. `live`: which build must be the one that is; None: any.
+
+    Raises NothingToRollBack, LiveMoved, BuildRefused, SigningKeyFault.
+    """
     ledger = Ledger(settings.ledger_url)
     flaws = Flaws(ledger)
-    approval = BuildStore(settings.home).rollback(by=by, may_serve=lambda build: flaws.first_in(build) is None)
+    store = BuildStore(settings.home)
+    approval = store.rollback(by, lambda build: flaws.first_in(build) is None, live=live)
     ledger.put_approval(approval.build_id or "", approval)
     return approval

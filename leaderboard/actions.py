@@ -16,6 +16,7 @@ class Moved:
 
 
 class Actions(Protocol):
-    def rollback(self, by: str) -> Moved:
-        """Back to the last build that was live before and may still serve. Raises ActionRefused."""
+    def rollback(self, by: str, live: str | None = None) -> Moved:
+        """Back to the last build that was live before and may still serve. `live`: which build must be the one that
+        is, when it is done; None: any. Raises ActionRefused."""
         ...

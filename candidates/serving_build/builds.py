@@ -130,16 +130,20 @@ class BuildStore:
                 raise NothingToRollBack(f"no build is live in {self._folder}")
             return self._move(ApprovalAction.WITHDRAW, None, previous, by)
 
-    def rollback(self, by: str, may_serve: Callable[[Build], bool] = lambda build: True) -> Approval:
+    def rollback(
+        self, by: str, may_serve: Callable[[Build], bool] = lambda build: True, *, live: str | None = None
+    ) -> Approval:
         """Moves back to the last build that was live before the current one, passes the checks of `approve`, and may
-        serve; to none where there is none.
+        serve; to none where there is none. `live`: which build must be the current one; None: any.
 
-        Raises NothingToRollBack, SigningKeyFault.
+        Raises NothingToRollBack, LiveMoved, SigningKeyFault.
         """
         with hold_lock(self._lock):
             previous = self.current()
             if previous is None:
                 raise NothingToRollBack(f"no build is live in {self._folder}")
+            if live not in (None, previous):
+                raise LiveMoved(f"{previous} is live, and not {live}")
             keys = trusted_keys(self._home)
             for earlier in _live_before(previous, self.history()):
                 with contextlib.suppress(BuildRefused):

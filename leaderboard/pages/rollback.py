@@ -98,7 +98,8 @@ def _roll_back(board: Board, token: str, live: str | None, *, missing: str) -> M
             shown = "no build is live" if now_live is None else f"build {now_live[:12]} is live"
             raise _Refused(409, f"{shown} by now: look at it, then ask again")
         try:
-            return board.actions.rollback(f"{name} (leaderboard)")
+            # Again there, where no command can come in between.
+            return board.actions.rollback(f"{name} (leaderboard)", live or None)
         except ActionRefused as refused:
             raise _Refused(409, str(refused)) from refused
         finally:

@@ -71,3 +71,12 @@ def test_says_why_it_cannot(settings: Settings, actions: Actions) -> None:
     with pytest.raises(ActionRefused, match="chmod 600"):
         actions.rollback("ann")
     assert BuildStore(settings.home).current() == live
+
+
+def test_another_build_than_was_meant_stays_live(settings: Settings, actions: Actions) -> None:
+    old, new = go_live(settings, "old"), go_live(settings, "new")
+    with pytest.raises(ActionRefused, match=f"{new} is live, and not {old}"):
+        actions.rollback("ann", old)
+    assert BuildStore(settings.home).current() == new
+    assert not events_after(Ledger(settings.ledger_url), Positions())
+    assert actions.rollback("ann", new) == Moved(live=old, previous=new)

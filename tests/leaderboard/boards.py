@@ -18,7 +18,7 @@ HOST = "board.test"
 class RefusingActions:
     """An `Actions` for pages that change nothing."""
 
-    def rollback(self, by: str) -> Moved:
+    def rollback(self, by: str, live: str | None = None) -> Moved:
         raise ActionRefused(f"{by} may not roll back here")
 
 

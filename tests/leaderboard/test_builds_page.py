@@ -33,9 +33,9 @@ class StoreActions:
     def __init__(self, store: BuildStore, ledger: Ledger) -> None:
         self._store, self._ledger = store, ledger
 
-    def rollback(self, by: str) -> Moved:
+    def rollback(self, by: str, live: str | None = None) -> Moved:
         try:
-            approval = self._store.rollback(by)
+            approval = self._store.rollback(by, live=live)
         except NothingToRollBack as error:
             raise ActionRefused(str(error)) from error
         self._ledger.put_approval(approval.build_id or "", approval)
