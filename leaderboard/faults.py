@@ -19,6 +19,7 @@ from leaderboard.pages.render import render
 _LOG = logging.getLogger(__name__)
 
 _UNREADABLE = "the ledger cannot be read at the moment: the log of the leaderboard says why"
+_UNWRITABLE = "the ledger did not take this, and it may be done all the same: look at the page of what it was to change"
 _FAULT = "this cannot be shown, and the fault is ours: the log of the leaderboard says which it is"
 
 
@@ -58,8 +59,8 @@ def _missing(request: Request, fault: Exception) -> Response:
 
 def _unreadable(request: Request, fault: Exception) -> Response:
     """The database is locked, gone, or of another release."""
-    _LOG.error("the ledger cannot be read", exc_info=fault)
-    return _say(request, 503, _UNREADABLE)
+    _LOG.error("the ledger cannot be used", exc_info=fault)
+    return _say(request, 503, _UNWRITABLE if request.method == "POST" else _UNREADABLE)
 
 
 def _ours(request: Request, fault: Exception) -> Response:

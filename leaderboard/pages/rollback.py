@@ -1,11 +1,14 @@
 """Rolling back: by the form of the page of builds, and by the API. Who asks shows a token; no cookie stands for it."""
 
+from functools import partial
 from threading import Lock
 from typing import Annotated
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import APIRouter, Body, Form, Header, HTTPException, Request
 from fastapi.responses import RedirectResponse
 from pydantic import BaseModel, ConfigDict
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from leaderboard.actions import ActionRefused, Moved
@@ -23,6 +26,9 @@ FORM = "rollback"
 _ONE_AT_A_TIME = Lock()
 """Of two who ask at the same moment, the second asks for what is no longer so."""
 
+_WAITING = CapacityLimiter(1)
+"""Its own: who changes something may wait half a minute for the ledger, and readers must not wait for that."""
+
 
 class _Refused(Exception):
     def __init__(self, status_code: int, message: str) -> None:
@@ -31,7 +37,7 @@ class _Refused(Exception):
 
 
 @router.post("/builds/rollback")
-def roll_back_by_form(
+async def roll_back_by_form(
     request: Request,
     token: Annotated[str, Form()] = "",
     stamp: Annotated[str, Form()] = "",
@@ -42,9 +48,9 @@ def roll_back_by_form(
     try:
         if not board.stamps.is_valid(FORM, stamp):
             raise _Refused(403, "the form is too old, or not of this page: send it again from here")
-        _roll_back(board, token, live, missing="give a token: without one nothing may be changed here")
+        await _wait_for_rollback(board, token, live, missing="give a token: without one nothing may be changed here")
     except _Refused as refused:
-        return render_builds(request, refusal=refused.message, status_code=refused.status_code)
+        return await run_in_threadpool(render_builds, request, refused.message, refused.status_code)
     # The page says what was done from the history, which is true for whoever loads it.
     return RedirectResponse(link(request, "builds"), status_code=303)
 
@@ -63,7 +69,7 @@ class RollbackAnswer(BaseModel):
 
 
 @api_router.post("/builds/rollback", responses={code: {} for code in (401, 409, 503)})
-def roll_back(
+async def roll_back(
     request: Request,
     authorization: Annotated[str, Header(description="`Bearer TOKEN`")] = "",
     asked: Annotated[RollbackRequest | None, Body()] = None,
@@ -74,12 +80,16 @@ def roll_back(
         token = ""
     believed = None if asked is None else asked.live
     try:
-        moved = _roll_back(board_of(request), token, believed, missing="send Authorization: Bearer TOKEN")
+        moved = await _wait_for_rollback(board_of(request), token, believed, missing="send Authorization: Bearer TOKEN")
     except _Refused as refused:
         status_code = 401 if refused.status_code == 403 else refused.status_code
         headers = {"www-authenticate": "Bearer"} if status_code == 401 else None
         raise HTTPException(status_code, refused.message, headers=headers) from refused
     return RollbackAnswer(live=moved.live, previous=moved.previous)
+
+
+async def _wait_for_rollback(board: Board, token: str, live: str | None, *, missing: str) -> Moved:
+    return await to_thread.run_sync(partial(_roll_back, board, token, live, missing=missing), limiter=_WAITING)
 
 
 def _roll_back(board: Board, token: str, live: str | None, *, missing: str) -> Moved:

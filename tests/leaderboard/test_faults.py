@@ -1,12 +1,18 @@
 """What readers are told when a request cannot be answered."""
 
 import sqlite3
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 
 import pytest
+from sqlalchemy.exc import OperationalError
 from starlette.testclient import TestClient
 
+from leaderboard.actions import ActionRefused
 from leaderboard.app import Site, make_app
 from tests.leaderboard.boards import HOST, make_board, visit
+from tests.leaderboard.served_board import serve
 
 
 @pytest.fixture
@@ -56,6 +62,47 @@ def test_a_ledger_that_cannot_be_read_is_said_and_not_how(board, tmp_path, caplo
     assert "the log of the leaderboard says why" in answer.text
     assert "no such table" not in answer.text
     assert "no such table" in caplog.text
+
+
+def test_an_action_that_the_ledger_did_not_take_is_not_said_to_be_undone(tmp_path):
+    class Actions:
+        def rollback(self, by, live=None):
+            raise OperationalError("INSERT", {}, Exception("database is locked"))
+
+    board = make_board(tmp_path, actions=Actions())
+    headers = {"authorization": f"Bearer {board.tokens.create('ann')}"}
+    answer = visit(board).post("/api/v1/builds/rollback", headers=headers)
+    assert answer.status_code == 503
+    assert "may be done all the same" in answer.json()["detail"]
+
+
+def test_readers_do_not_wait_for_who_changes_something(tmp_path):
+    begun, may_end = threading.Event(), threading.Event()
+
+    class Actions:
+        def rollback(self, by, live=None):
+            begun.set()
+            may_end.wait(30)
+            raise ActionRefused("enough")
+
+    board = make_board(tmp_path, actions=Actions())
+    headers = {"authorization": f"Bearer {board.tokens.create('ann')}"}
+
+    def ask(method, path):
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        connection.request(method, path, headers=headers)
+        return connection.getresponse().status
+
+    with serve(board) as port, ThreadPoolExecutor(8) as threads:
+        waiting = [threads.submit(ask, "POST", "/api/v1/builds/rollback") for _ in range(8)]
+        assert begun.wait(30)
+        try:
+            assert ask("GET", "/runs") == 200
+            assert ask("GET", "/static/style.css") == 200
+            assert not any(each.done() for each in waiting)
+        finally:
+            may_end.set()
+        assert {each.result() for each in waiting} == {409}
 
 
 def test_a_fault_of_ours_is_said_and_not_which(board, tmp_path):
