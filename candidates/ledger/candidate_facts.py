@@ -81,7 +81,7 @@ def find_candidate(ledger: Ledger, id_prefix: str) -> KnownCandidate:
         column = CandidateRow.candidate_id
         # A range and no LIKE, which an index does not answer.
         statement = select(CandidateRow).where(column >= id_prefix, column <= id_prefix.ljust(_WHOLE_ID, "f"))
-        with Session(ledger.engine) as session:
+        with Session(ledger.reader) as session:
             found = session.scalars(statement.limit(2)).all()
         if len(found) == 1:
             return KnownCandidate(found[0].candidate_id, Candidate.model_validate(found[0].record))
@@ -91,7 +91,7 @@ def find_candidate(ledger: Ledger, id_prefix: str) -> KnownCandidate:
 
 def facts_of(ledger: Ledger, candidate_id: str, task_id: str) -> CandidateFacts:
     """Both ids whole. Raises LedgerError for a task that is not there."""
-    with Session(ledger.engine) as session:
+    with Session(ledger.reader) as session:
         record = session.scalar(select(TaskRow.record).where(TaskRow.task_id == task_id))
         if record is None:
             raise LedgerError(f"task {task_id[:_WHOLE_ID]} is not in the ledger")
@@ -119,7 +119,7 @@ def fastest_of_op(ledger: Ledger, op: str, device_id: str, besides: str) -> str 
         )
         .order_by(StandingRow.speedup.desc(), StandingRow.number.desc())
     )
-    with Session(ledger.engine) as session:
+    with Session(ledger.reader) as session:
         return session.scalars(statement.limit(1)).first()
 
 

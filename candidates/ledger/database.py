@@ -3,14 +3,18 @@
 What is missing is added; a table that is there is never altered. Passwords in URLs appear in no message.
 """
 
+import math
+import select as readiness
+import time
 from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from sqlalchemy import URL, Connection, Engine, Index, create_engine, event, func, inspect, make_url, select
 from sqlalchemy import Table as SqlTable
-from sqlalchemy.exc import ArgumentError
+from sqlalchemy.exc import ArgumentError, DisconnectionError
 from sqlalchemy.orm import Session
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from candidates.ledger.tables import Table
 
@@ -23,6 +27,7 @@ _DRIVERS = {
 """What a URL may name, and what it then gets: bare `postgresql` means another driver to older SQLAlchemy."""
 
 _CONNECT_TIMEOUT_S = 10
+_ASKED_AFTER_IDLE_S = 1.0
 _MAKING_TABLES = 0x6C656467
 _ADDING_IN_ORDER = 0x6C656468
 """Keys of advisory locks: PostgreSQL leaves their meaning to those who share a database."""
@@ -63,6 +68,12 @@ def commit_in_order(session: Session, name: str) -> None:
         session.execute(select(func.pg_advisory_xact_lock(_ADDING_IN_ORDER, func.hashtext(name))))
 
 
+def reading_of(engine: Engine) -> Engine:
+    """The same connections, for statements that only read: each sees what was committed when it began, as it does in
+    a transaction of READ COMMITTED, without the round trips that begin and end one."""
+    return engine.execution_options(isolation_level="AUTOCOMMIT") if engine.dialect.name == "postgresql" else engine
+
+
 def _parse(url: str) -> URL:
     try:
         place = make_url(url)
@@ -96,18 +107,43 @@ def _open_sqlite(place: URL) -> Engine:
 def _open_postgresql(place: URL) -> Engine:
     defaults: dict[str, Any] = {"client_encoding": "utf8", "connect_timeout": _CONNECT_TIMEOUT_S}
     try:
-        return create_engine(
+        engine = create_engine(
             place,
             connect_args={name: value for name, value in defaults.items() if name not in place.query},
             # A server may set a stricter level, whose conflicts would have to be tried again.
             isolation_level="READ COMMITTED",
-            # A server that was restarted has closed what lies in the pool.
-            pool_pre_ping=True,
         )
     except ImportError as error:
         raise LedgerUrlError(
             f"PostgreSQL's driver cannot be imported ({error}): pip install 'compiler-agent[postgresql]'"
         ) from error
+    _ask_idle_connections(engine)
+    return engine
+
+
+def _ask_idle_connections(engine: Engine) -> None:
+    """A server that was restarted has closed what lies in the pool; to ask each time would double the round trips."""
+
+    @event.listens_for(engine, "checkin")
+    def note(connection: Any, record: ConnectionPoolEntry) -> None:
+        record.info["idle_since_s"] = time.monotonic()
+
+    @event.listens_for(engine, "checkout")
+    def ask(connection: Any, record: ConnectionPoolEntry, _: Any) -> None:
+        is_fresh = time.monotonic() - record.info.get("idle_since_s", math.inf) < _ASKED_AFTER_IDLE_S
+        # What has nothing to say was not closed, unless the network lost it.
+        if is_fresh and not _has_word(connection.fileno()):
+            return
+        try:
+            engine.dialect.do_ping(connection)
+        except engine.dialect.loaded_dbapi.Error as error:
+            raise DisconnectionError("the server has closed it") from error
+
+
+def _has_word(socket: int) -> bool:
+    asked = readiness.poll()
+    asked.register(socket, readiness.POLLIN)
+    return bool(asked.poll(0))
 
 
 class _Missing(NamedTuple):

@@ -60,7 +60,7 @@ def find_standings(
     limit = min(limit, MOST_STANDINGS)
     column = _sort_column(filters, sort)
     found: list[Row[Any]] = []
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         for condition in _conditions(filters.states, serving):
             # One walk along an index for each state; together they are sorted here.
             statement = _select(filters).add_columns(column.label("value")).where(condition)
@@ -76,7 +76,7 @@ def find_standings(
 
 def find_standing(ledger: Ledger, task_id: str, candidate_id: str, serving: InService) -> Standing | None:
     place = StandingRow.task_id == task_id, StandingRow.candidate_id == candidate_id
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         row = connection.execute(select(StandingRow).where(*place)).first()
         return None if row is None else in_service(as_standing(row, row.share_of_time), serving)
 
@@ -84,14 +84,14 @@ def find_standing(ledger: Ledger, task_id: str, candidate_id: str, serving: InSe
 def standings_of(ledger: Ledger, candidate_ids: Iterable[str], serving: InService) -> tuple[Standing, ...]:
     """At every task, the newest first."""
     statement = select(StandingRow).where(StandingRow.candidate_id.in_(list(candidate_ids)))
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         rows = connection.execute(statement.order_by(StandingRow.updated_s.desc(), StandingRow.number.desc()))
         return tuple(in_service(as_standing(row, row.share_of_time), serving) for row in rows)
 
 
 def find_facets(ledger: Ledger) -> Facets:
     """Reads two indexes from end to end; keep it for a while."""
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         places = connection.execute(select(StandingRow.op, StandingRow.device_id).distinct()).all()
         origins = connection.execute(select(*_ORIGINS).distinct()).all()
         classes = connection.execute(select(TaskShareRow.workload_class).distinct()).all()

@@ -20,7 +20,7 @@ from candidates.device import DeviceCeilings, DeviceFingerprint
 from candidates.device_model import DeviceModel
 from candidates.exam import ExamReport, ExamRequest
 from candidates.ledger import standings
-from candidates.ledger.database import commit_in_order, open_database
+from candidates.ledger.database import commit_in_order, open_database, reading_of
 from candidates.ledger.standing_rows import StandingRow
 from candidates.ledger.tables import (
     ApprovalRow,
@@ -94,17 +94,23 @@ class Ledger:
         Raises what `open_database` raises.
         """
         self._engine = open_database(url, _fill)
+        self._reader = reading_of(self._engine)
 
     @property
     def engine(self) -> Engine:
         """For the other stores in the same database."""
         return self._engine
 
+    @property
+    def reader(self) -> Engine:
+        """For statements that only read."""
+        return self._reader
+
     # Runs
 
     def open_run(self, request: Request, run_id: str) -> str:
         """The id of the latest unfinished run of an equal request, else `run_id`, recorded as a new run."""
-        with Session(self._engine) as session:
+        with Session(self._reader) as session:
             unfinished = session.scalars(
                 select(RunRow.run_id)
                 .outerjoin(RunEndRow, RunEndRow.run_id == RunRow.run_id)
@@ -127,7 +133,7 @@ class Ledger:
 
     def run_age_s(self, run_id: str) -> float:
         """Seconds since the run began."""
-        with Session(self._engine) as session:
+        with Session(self._reader) as session:
             began = session.scalars(select(RunRow.recorded_at).where(RunRow.run_id == run_id)).one()
         return (datetime.now(UTC) - in_utc(began)).total_seconds()
 
@@ -136,13 +142,13 @@ class Ledger:
 
     def report(self, run_id: str) -> AnyReport | None:
         """None: the run has not ended."""
-        with Session(self._engine) as session:
+        with Session(self._reader) as session:
             record = session.scalars(select(RunEndRow.record).where(RunEndRow.run_id == run_id)).first()
         return None if record is None else _REPORT.validate_python(record)
 
     def latest_report(self, request: Request) -> AnyReport | None:
         """Of the latest run of an equal request; None where there is none, or it has not ended."""
-        with Session(self._engine) as session:
+        with Session(self._reader) as session:
             runs = select(RunRow.run_id).where(RunRow.request_digest == request.digest)
             latest = session.scalars(runs.order_by(RunRow.sequence.desc())).first()
         return None if latest is None else self.report(latest)
@@ -155,7 +161,7 @@ class Ledger:
         return self._runs(RunRow.sequence < before if before is not None else true(), limit)
 
     def count_runs(self) -> int:
-        with Session(self._engine) as session:
+        with Session(self._reader) as session:
             return session.scalars(select(func.count()).select_from(RunRow)).one()
 
     def _runs(self, condition: ColumnElement[bool], limit: int | None = None) -> tuple[RunEntry, ...]:
@@ -166,7 +172,7 @@ class Ledger:
             .order_by(RunRow.sequence.desc())
             .limit(limit)
         )
-        with Session(self._engine) as session:
+        with Session(self._reader) as session:
             return tuple(
                 RunEntry(
                     number=run.sequence,
@@ -190,7 +196,7 @@ class Ledger:
             .where(ProgressRow.run_id == run_id, ProgressRow.sequence > sequence)
             .order_by(ProgressRow.sequence)
         )
-        with Session(self._engine) as session:
+        with Session(self._reader) as session:
             return tuple(
                 RecordedProgress(row.sequence, in_utc(row.recorded_at), Progress.model_validate(row.record))
                 for row in session.scalars(statement)
@@ -255,7 +261,7 @@ class Ledger:
 
     def artifact(self, task_id: str, candidate_id: str) -> str | None:
         """The blob that holds the built bytes."""
-        with Session(self._engine) as session:
+        with Session(self._reader) as session:
             return session.scalars(
                 select(ArtifactRow.blob).where(ArtifactRow.task_id == task_id, ArtifactRow.candidate_id == candidate_id)
             ).first()
@@ -353,7 +359,7 @@ class Ledger:
                 raise
 
     def _all(self, kind: type[R], statement: Select[Any]) -> tuple[R, ...]:
-        with Session(self._engine) as session:
+        with Session(self._reader) as session:
             adapter = TypeAdapter(kind)
             return tuple(adapter.validate_python(row.record) for row in session.scalars(statement))
 

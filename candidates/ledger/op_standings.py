@@ -57,7 +57,7 @@ def devices_of(ledger: Ledger, op: str, serving: InService) -> tuple[TriedOn, ..
     counts = select(StandingRow.device_id, StandingRow.state, func.count(), func.max(StandingRow.updated_s))
     found: dict[str, Counter[State]] = defaultdict(Counter)
     newest: dict[str, float] = defaultdict(float)
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         grouped = counts.where(StandingRow.op == op).group_by(StandingRow.device_id, StandingRow.state)
         for device_id, state, count, updated_s in connection.execute(grouped):
             found[device_id][State(state)] = count
@@ -76,7 +76,7 @@ def devices_of(ledger: Ledger, op: str, serving: InService) -> tuple[TriedOn, ..
 
 def places_of(ledger: Ledger, op: str, device_id: str) -> tuple[OpPlace, ...]:
     """Where on the device kernels for the op were judged lately, the latest first."""
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         found = connection.execute(_latest_places(), {"op": op, "device_id": device_id}).all()
     return tuple(OpPlace(device_id, site, model) for site, model, _ in found)
 
@@ -107,7 +107,7 @@ def fastest_of(ledger: Ledger, op: str, place: OpPlace, serving: InService, limi
     """Of any state, whatever was measured; the fastest first."""
     statement = select(StandingRow).where(*_at(op, place), StandingRow.speedup > 0)
     ordered = statement.order_by(StandingRow.speedup.desc(), StandingRow.number.desc()).limit(limit)
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         return tuple(in_service(as_standing(row, row.share_of_time), serving) for row in connection.execute(ordered))
 
 
@@ -116,7 +116,7 @@ def best_win_of(ledger: Ledger, op: str, place: OpPlace, serving: InService) -> 
     states = StandingRow.state.in_((State.SHIPPED.value, State.WON.value))
     # An expression, for which no index has an order: the op's wins are read, and not everybody's from the fastest on.
     by_speed = (StandingRow.speedup + 0.0).desc(), StandingRow.number.desc()
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         row = connection.execute(
             select(StandingRow).where(*_at(op, place), states).order_by(*by_speed).limit(1)
         ).first()
@@ -134,7 +134,7 @@ def latest_wins_of(ledger: Ledger, op: str, place: OpPlace, limit: int) -> tuple
         StandingRow.speedup_high,
         StandingRow.proposed_s,
     )
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         for state in (State.SHIPPED, State.WON, State.RETRACTED):
             statement = select(*columns).where(*_at(op, place), StandingRow.state == state.value)
             rows = connection.execute(
@@ -152,7 +152,7 @@ def ancestors_of(ledger: Ledger, standing: Standing, serving: InService, most: i
     known: dict[str, Standing] = {}
     asked = {standing.candidate_id}
     generation = [parent for parent in standing.parents[:_MOST_PARENTS] if parent not in asked]
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         for _ in range(_MOST_GENERATIONS):
             wanted = list(dict.fromkeys(generation))[: most - len(known)]
             if not wanted:
@@ -168,10 +168,14 @@ def ancestors_of(ledger: Ledger, standing: Standing, serving: InService, most: i
 def latest_measurement(ledger: Ledger, task_id: str, candidate_id: str) -> Measurement | None:
     """What the standing's figures are of: a person's, else the newest of a run, else its screening."""
     place = {"task_id": task_id, "candidate_id": candidate_id}
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         for kind in (EvaluationRow, MeasurementRow, AttemptRow):
-            # Looked at here and not by the database: PostgreSQL looks into no JSON that holds a NUL.
-            for record in connection.scalars(_newest_records(kind), place):
+            # Looked at here and not by the database: PostgreSQL looks into no JSON that holds a NUL. One by one: mostly
+            # it is the first, and they are long.
+            for skipped in range(_LOOKED_AT_FOR_A_MEASUREMENT):
+                record = connection.scalars(_newest_record(kind), {**place, "skipped": skipped}).first()
+                if record is None:
+                    break
                 measured = record if kind is MeasurementRow else record["measurement"]
                 if measured is not None:
                     return Measurement.model_validate(measured)
@@ -179,23 +183,22 @@ def latest_measurement(ledger: Ledger, task_id: str, candidate_id: str) -> Measu
 
 
 @functools.cache
-def _newest_records(kind: type[EvaluationRow | MeasurementRow | AttemptRow]) -> Select[dict[str, Any]]:
+def _newest_record(kind: type[EvaluationRow | MeasurementRow | AttemptRow]) -> Select[dict[str, Any]]:
     at = kind.task_id == bindparam("task_id"), kind.candidate_id == bindparam("candidate_id")
-    newest_first = select(kind.record).where(*at).order_by(kind.sequence.desc())
-    return newest_first.limit(_LOOKED_AT_FOR_A_MEASUREMENT).execution_options(yield_per=1)
+    return select(kind.record).where(*at).order_by(kind.sequence.desc()).limit(1).offset(bindparam("skipped"))
 
 
 def shares_of(ledger: Ledger, task_id: str) -> Mapping[str, float]:
     """Shares of device time that the task takes, by workload class; "" is all traffic."""
     shares = select(TaskShareRow.workload_class, TaskShareRow.share).where(TaskShareRow.task_id == task_id)
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         return dict(connection.execute(shares.order_by(TaskShareRow.workload_class)).all())
 
 
 def latest_task_id(ledger: Ledger, op: str, place: OpPlace) -> str | None:
     """Of kernels that were judged lately, the one judged last; None: none was judged at the place."""
     lately = select(StandingRow.task_id, StandingRow.updated_s)
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         found = [
             row
             for state in State
@@ -210,7 +213,7 @@ def latest_task_id(ledger: Ledger, op: str, place: OpPlace) -> str | None:
 
 def find_task(ledger: Ledger, task_id: str) -> KernelTask | None:
     """By its whole id."""
-    with ledger.engine.connect() as connection:
+    with ledger.reader.connect() as connection:
         record = connection.scalars(select(TaskRow.record).where(TaskRow.task_id == task_id)).first()
     return None if record is None else KernelTask.model_validate(record)
 

@@ -22,6 +22,6 @@ class RecordedReports:
         found = select(CompilerReportRow.record).where(
             CompilerReportRow.task_id == task_id, CompilerReportRow.candidate_id == candidate_id
         )
-        with Session(self._ledger.engine) as session:
+        with Session(self._ledger.reader) as session:
             record = session.scalars(found).first()
         return None if record is None else CompilerReport.model_validate(record)

@@ -19,6 +19,6 @@ class Retractions:
     def of(self, candidate_id: str) -> Retraction | None:
         """The first one of a kernel."""
         found = select(RetractionRow.record).where(RetractionRow.candidate_id == candidate_id)
-        with Session(self._ledger.engine) as session:
+        with Session(self._ledger.reader) as session:
             record = session.scalars(found.order_by(RetractionRow.sequence).limit(1)).first()
         return None if record is None else Retraction.model_validate(record)

@@ -69,7 +69,7 @@ class RunStates:
             .order_by(RunRow.sequence.desc())
             .limit(among)
         )
-        with Session(self._ledger.engine) as session:
+        with Session(self._ledger.reader) as session:
             open_ids = [run_id for run_id, ended_id in session.execute(newest) if ended_id is None]
         runs = [run for run_id in open_ids if (run := self._ledger.run(run_id)) is not None]
         states = self.of(runs)
@@ -78,7 +78,7 @@ class RunStates:
     def of(self, runs: Sequence[RunEntry], now: datetime | None = None) -> dict[str, RunState]:
         """By run id."""
         open_ids = [run.run_id for run in runs if run.ended_at is None]
-        with Session(self._ledger.engine) as session:
+        with Session(self._ledger.reader) as session:
             progress = _latest(session, ProgressRow, open_ids)
             failures = _latest(session, RunFailureRow, open_ids)
         states = {}

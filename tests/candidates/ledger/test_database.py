@@ -71,7 +71,7 @@ def test_a_user_who_may_only_write_rows_opens_a_whole_ledger(postgresql, postgre
 def test_a_ledger_outlives_its_connections(postgresql, postgresql_url):
     ledger = Ledger(postgresql_url)
     ledger.open_run(REQUEST, "run-1")
-    postgresql.run("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
+    postgresql.run("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE pid <> pg_backend_pid() AND "
                    "backend_type = 'client backend'")  # fmt: skip
     assert [entry.run_id for entry in ledger.runs()] == ["run-1"]
 
