@@ -1,4 +1,4 @@
-"""gates_of_run, gates_of_build, runs_of_build: what was found of a build when the served model ran with it."""
+"""What was found of a build when the served model ran with it, by run and by build."""
 
 from typing import Any
 
@@ -27,8 +27,14 @@ def gates_of_run(session: Session, run_id: str) -> tuple[Gate, ...]:
 
 
 def gates_of_build(session: Session, build_id: str) -> tuple[Gate, ...]:
-    """What the newest run that made it found; empty for a build that no run of this ledger has measured."""
-    return next((gates for run_id in runs_of_build(session, build_id) if (gates := gates_of_run(session, run_id))), ())
+    """Empty for a build that no run of this ledger has measured."""
+    run_id = measuring_run(session, build_id)
+    return () if run_id is None else gates_of_run(session, run_id)
+
+
+def measuring_run(session: Session, build_id: str) -> str | None:
+    """The newest that made the build and measured it: what it found is the word on the build."""
+    return next((run_id for run_id in runs_of_build(session, build_id) if gates_of_run(session, run_id)), None)
 
 
 def runs_of_build(session: Session, build_id: str) -> tuple[str, ...]:

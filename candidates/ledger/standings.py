@@ -4,17 +4,18 @@ A standing is a function of the facts alone, computed anew whenever one of them 
 `find_standings`.
 """
 
+import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import Select, delete, func, select, update
+from sqlalchemy import Select, delete, exists, func, select, update
 from sqlalchemy.orm import Session
 
 from candidates.ledger.database import commit_in_order
-from candidates.ledger.gates import end_to_end_of, gates_of_run
+from candidates.ledger.gates import end_to_end_of, gates_of_run, measuring_run
 from candidates.ledger.latest_words import Evaluation, latest_words_on
 from candidates.ledger.standing_rows import StandingRow, TaskShareRow
 from candidates.ledger.tables import (
@@ -38,6 +39,8 @@ from candidates.standing import decide_state
 from candidates.task import KernelTask
 
 MOST_REASON_CHARACTERS = 500
+MOST_PAIRS = 2**31 - 1
+"""That the column takes; a count beyond it is a claim, and the fact is kept as it is."""
 _COMPUTED_AT_ONCE = 200
 
 T = TypeVar("T", str, str | None)
@@ -107,7 +110,7 @@ class _Known(NamedTuple):
     task: KernelTask
     share_of_time: float
     promotions: dict[str, list[PromotionRow]]
-    """The newest first, at most _PROMOTIONS_LOOKED_AT of each."""
+    """The newest first."""
     ends: dict[str, SearchEndRow]
     """The latest search whose best it was."""
     firsts_s: dict[str, float]
@@ -216,8 +219,8 @@ def _figures(task: KernelTask, measured: Measurement | None) -> dict[str, Any]:
         "speedup": measured.traffic_weighted_speedup,
         "speedup_low": measured.interval.low,
         "speedup_high": measured.interval.high,
-        "share_of_floor": measured.share_of_floor(task.public_calls_per_hour),
-        "pairs": sum(workload.pairs for workload in measured.workloads),
+        "share_of_floor": share if math.isfinite(share := measured.share_of_floor(task.public_calls_per_hour)) else 0.0,
+        "pairs": min(sum(workload.pairs for workload in measured.workloads), MOST_PAIRS),
         "stage": measured.stage.value,
     }
 
@@ -232,11 +235,14 @@ class _Shipping(NamedTuple):
 
 _NOT_PROMOTED = _Shipping(is_shipped=False, run_id=None, end_to_end=0.0, why_not="")
 _PROMOTIONS_LOOKED_AT = 5
-"""The newest: a kernel that is carried on has one a night."""
+"""The newest of runs with a build, and of runs without: a kernel that is carried on has one a night."""
 
 
 def _promotions(session: Session, task_id: str, candidate_ids: Sequence[str]) -> dict[str, list[PromotionRow]]:
-    newest_first = func.row_number().over(partition_by=PromotionRow.candidate_id, order_by=PromotionRow.sequence.desc())
+    has_build = exists().where(BuildRow.run_id == PromotionRow.run_id)
+    newest_first = func.row_number().over(
+        partition_by=(PromotionRow.candidate_id, has_build), order_by=PromotionRow.sequence.desc()
+    )
     numbered = select(PromotionRow.sequence, newest_first.label("place")).where(
         PromotionRow.task_id == task_id, PromotionRow.candidate_id.in_(candidate_ids)
     )
@@ -280,13 +286,17 @@ def _shipping(session: Session, run_id: str, task_id: str) -> _Shipping:
     )
     if record is None:
         return held_back("its run has made no build")
-    if task_id not in BuildRecord.model_validate(record).task_ids:
+    build = BuildRecord.model_validate(record)
+    if task_id not in build.task_ids:
         return held_back("left out of its run's build: other kernels there save more")
-    gates = gates_of_run(session, run_id)
+    measured_in = measuring_run(session, build.id)
+    if measured_in is None:
+        return held_back("its build was not measured yet")
+    gates = gates_of_run(session, measured_in)
     if not have_passed(gates):
         failed = ", ".join(gate.name for gate in gates if not gate.passed)
-        return held_back(f"its build did not pass: {failed}" if gates else "its build was not measured yet")
-    figures = end_to_end_of(session, run_id)
+        return held_back(f"its build did not pass: {failed}")
+    figures = end_to_end_of(session, measured_in)
     return _Shipping(is_shipped=True, run_id=run_id, end_to_end=0.0 if figures is None else figures.speedup, why_not="")
 
 
@@ -346,8 +356,11 @@ def _retract(session: Session, flaws: Iterable[Flaw]) -> None:
 
 
 def _in_builds(session: Session, run_id: str) -> list[_Place]:
-    promoted = select(PromotionRow.task_id, PromotionRow.candidate_id).where(PromotionRow.run_id == run_id)
-    return list(session.execute(promoted))
+    """Kernels of the run, and of whoever else made a build of its."""
+    build_ids = select(BuildRow.build_id).where(BuildRow.run_id == run_id)
+    run_ids = select(BuildRow.run_id).where(BuildRow.build_id.in_(build_ids))
+    promoted = select(PromotionRow.task_id, PromotionRow.candidate_id).where(PromotionRow.run_id.in_(run_ids))
+    return sorted(set(session.execute(promoted)))
 
 
 def _keep_shares(session: Session, ranking: Ranking) -> None:

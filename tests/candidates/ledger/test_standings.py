@@ -122,6 +122,28 @@ def test_a_build_that_does_not_run_ships_nothing(ledger):
     assert state(ledger) == (State.WON, "its build did not pass: the model runs with the build")
 
 
+def test_of_a_build_that_two_runs_measured_the_newer_word_counts(ledger):
+    tried(ledger)
+    for run_id in ("run-1", "run-2"):
+        promoted(ledger, run_id=run_id)
+        built(ledger, run_id=run_id)
+    gated(ledger)
+    assert standing(ledger).state is State.SHIPPED
+    gated(ledger, run_id="run-2", speedup_interval=(0.9, 1.2))
+    assert state(ledger) == (State.WON, "its build did not pass: faster end to end")
+
+
+def test_a_kernel_that_is_carried_on_night_after_night_stays_shipped(ledger):
+    tried(ledger)
+    promoted(ledger)
+    built(ledger)
+    gated(ledger)
+    for night in range(9):
+        ledger.open_run(REQUEST.model_copy(update={"trace_digest": f"{night}"}), f"night-{night}")
+        promoted(ledger, run_id=f"night-{night}")
+    assert standing(ledger).state is State.SHIPPED
+
+
 def test_a_kernel_that_others_of_its_build_replace_is_won_alone(ledger):
     tried(ledger)
     promoted(ledger)
