@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from candidates.ledger.ledger import LedgerError
+from candidates.serving_build.runtime import BuildRefused
 from leaderboard.filters import FiltersRefused
 from leaderboard.pages.render import render
 
@@ -20,6 +21,7 @@ _LOG = logging.getLogger(__name__)
 
 _UNREADABLE = "the ledger cannot be read at the moment: the log of the leaderboard says why"
 _UNWRITABLE = "the ledger did not take this, and it may be done all the same: look at the page of what it was to change"
+_NO_BUILDS = "the builds cannot be read at the moment: the log of the leaderboard says why"
 _FAULT = "this cannot be shown, and the fault is ours: the log of the leaderboard says which it is"
 
 
@@ -29,6 +31,7 @@ def answer_faults(app: FastAPI) -> None:
     app.add_exception_handler(FiltersRefused, _refused)
     app.add_exception_handler(LedgerError, _missing)
     app.add_exception_handler(SQLAlchemyError, _unreadable)
+    app.add_exception_handler(BuildRefused, _no_builds)
     # The server is told of it all the same, and logs it.
     app.add_exception_handler(Exception, _ours)
 
@@ -61,6 +64,12 @@ def _unreadable(request: Request, fault: Exception) -> Response:
     """The database is locked, gone, or of another release."""
     _LOG.error("the ledger cannot be used", exc_info=fault)
     return _say(request, 503, _UNWRITABLE if request.method == "POST" else _UNREADABLE)
+
+
+def _no_builds(request: Request, fault: Exception) -> Response:
+    """Somebody put something else where the link to the live build belongs."""
+    _LOG.error("the builds cannot be read", exc_info=fault)
+    return _say(request, 503, _NO_BUILDS)
 
 
 def _ours(request: Request, fault: Exception) -> Response:

@@ -1,5 +1,7 @@
 """read_serving: which kernels serve now, from the live build and from what the processes that serve it counted."""
 
+import contextlib
+import time
 from pathlib import Path
 
 from candidates.serving_build.build import Build
@@ -7,6 +9,9 @@ from candidates.serving_build.builds import BuildNotFound, BuildStore
 from candidates.serving_build.counters import Counters, CountersUnreadable, read_counters
 from candidates.serving_build.runtime import BuildRefused
 from candidates.standing import InService, KernelPlace
+
+COMPARED_WITHIN_S = 24 * 3600.0
+"""A process that has told nothing for longer compares nothing any more."""
 
 
 def read_serving(builds: BuildStore, counters: Path) -> InService:
@@ -16,7 +21,7 @@ def read_serving(builds: BuildStore, counters: Path) -> InService:
     places = {entry.id: KernelPlace(task_id=entry.task_id, candidate_id=entry.id) for entry in build.manifest.kernels}
     compared = {
         candidate_id
-        for counted in counted_of(counters, build.id)
+        for counted in counted_of(counters, build.id, since_s=time.time() - COMPARED_WITHIN_S)
         for candidate_id, kernel in counted.kernels.items()
         if kernel.shadow
     }
@@ -28,19 +33,19 @@ def read_serving(builds: BuildStore, counters: Path) -> InService:
 
 def live_build(builds: BuildStore) -> Build | None:
     """None: none is live, or the one that is was changed or removed, and serves nothing."""
-    current = builds.current()
     try:
+        current = builds.current()
         return None if current is None else builds.show(current)
     except (BuildNotFound, BuildRefused):
         return None
 
 
-def counted_of(counters: Path, build_id: str) -> tuple[Counters, ...]:
-    """What processes that serve the build counted; files that are none of a runtime's are passed over."""
+def counted_of(counters: Path, build_id: str, since_s: float = 0.0) -> tuple[Counters, ...]:
+    """What processes that serve the build counted, as far as they have told since then; files that are none of a
+    runtime's are passed over."""
     read = []
     for path in sorted(counters.glob("*.json")):
-        try:
-            read.append(read_counters(path))
-        except CountersUnreadable:
-            continue
+        with contextlib.suppress(CountersUnreadable, FileNotFoundError):
+            if path.stat().st_mtime >= since_s:
+                read.append(read_counters(path))
     return tuple(counted for counted in read if counted.build_id == build_id)

@@ -15,7 +15,7 @@ class WebhookTarget:
     """Raises ValueError at what cannot work, without the address or the secret: both may be secrets, and in the wrong
     place."""
 
-    url: str
+    url: str = field(repr=False)
     """https, or http to this machine; also what the target is known by: another address is another target."""
     secret: str = field(repr=False)
     """`whsec_` and 24 to 64 bytes in base64, as Standard Webhooks has it; shared with this receiver alone."""

@@ -6,7 +6,8 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from candidates.ledger.ledger import Ledger, is_repetition
+from candidates.ledger.database import is_repetition
+from candidates.ledger.ledger import Ledger
 from candidates.ledger.tables import MemoryCardRow
 from candidates.memory import Card
 from candidates.op_class import classify

@@ -1,4 +1,5 @@
-"""open_database: an engine for the URL of a ledger, with every table and index there.
+"""open_database: an engine for the URL of a ledger, with every table and index there; and what its databases need said
+alike.
 
 What is missing is added; a table that is there is never altered. Passwords in URLs appear in no message.
 """
@@ -10,10 +11,23 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sqlalchemy import URL, Connection, Engine, Index, create_engine, event, func, inspect, make_url, select
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Connection,
+    Engine,
+    Index,
+    and_,
+    create_engine,
+    event,
+    func,
+    inspect,
+    make_url,
+    select,
+)
 from sqlalchemy import Table as SqlTable
-from sqlalchemy.exc import ArgumentError, DisconnectionError
-from sqlalchemy.orm import Session
+from sqlalchemy.exc import ArgumentError, DisconnectionError, IntegrityError
+from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
 from candidates.ledger.tables import Table
@@ -72,6 +86,22 @@ def reading_of(engine: Engine) -> Engine:
     """The same connections, for statements that only read: each sees what was committed when it began, as it does in
     a transaction of READ COMMITTED, without the round trips that begin and end one."""
     return engine.execution_options(isolation_level="AUTOCOMMIT") if engine.dialect.name == "postgresql" else engine
+
+
+def begins_with(column: InstrumentedAttribute[str], prefix: str) -> ColumnElement[bool]:
+    """To the letter: LIKE minds case on PostgreSQL and not on SQLite."""
+    return func.substr(column, 1, len(prefix)) == prefix
+
+
+def id_begins_with(column: InstrumentedAttribute[str], prefix: str) -> ColumnElement[bool]:
+    """Of ids in hex: no digit of theirs sorts behind a `g`, so that an index finds the range."""
+    return and_(column >= prefix, column < f"{prefix}g", begins_with(column, prefix))
+
+
+def is_repetition(error: IntegrityError) -> bool:
+    """True for a unique key that is already there; a missing foreign key is a fault of ours and must be heard."""
+    code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None)
+    return code in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "23505")
 
 
 def _parse(url: str) -> URL:

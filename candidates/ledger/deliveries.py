@@ -11,8 +11,9 @@ from sqlalchemy import select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from candidates.ledger.database import is_repetition
 from candidates.ledger.events import Positions
-from candidates.ledger.ledger import Ledger, is_repetition
+from candidates.ledger.ledger import Ledger
 from candidates.ledger.tables import Fact, WebhookAttemptRow, WebhookDeliveryRow, WebhookPositionRow
 from candidates.record import Record
 

@@ -10,9 +10,9 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Engine, Select, and_, func, select, true
+from sqlalchemy import ColumnElement, Engine, Select, func, select, true
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import InstrumentedAttribute, Session
+from sqlalchemy.orm import Session
 
 from candidates.agent import Attempt
 from candidates.candidate import Candidate
@@ -20,7 +20,7 @@ from candidates.device import DeviceCeilings, DeviceFingerprint
 from candidates.device_model import DeviceModel
 from candidates.exam import ExamReport, ExamRequest
 from candidates.ledger import standings
-from candidates.ledger.database import commit_in_order, open_database, reading_of
+from candidates.ledger.database import commit_in_order, id_begins_with, is_repetition, open_database, reading_of
 from candidates.ledger.standing_rows import StandingRow
 from candidates.ledger.tables import (
     ApprovalRow,
@@ -236,7 +236,7 @@ class Ledger:
         self.insert(TaskRow(task_id=task.id, op=task.op, record=_json(task)))
 
     def task(self, id_prefix: str) -> KernelTask:
-        statement = select(TaskRow).where(_id_begins_with(TaskRow.task_id, id_prefix))
+        statement = select(TaskRow).where(id_begins_with(TaskRow.task_id, id_prefix))
         return self._one(KernelTask, statement, f"task {id_prefix}")
 
     def tasks(self) -> tuple[KernelTask, ...]:
@@ -253,7 +253,7 @@ class Ledger:
         self.insert(CandidateRow(candidate_id=candidate.id, record=_json(candidate)))
 
     def candidate(self, id_prefix: str) -> Candidate:
-        statement = select(CandidateRow).where(_id_begins_with(CandidateRow.candidate_id, id_prefix))
+        statement = select(CandidateRow).where(id_begins_with(CandidateRow.candidate_id, id_prefix))
         return self._one(Candidate, statement, f"candidate {id_prefix}")
 
     def put_artifact(self, task_id: str, candidate_id: str, blob: str) -> None:
@@ -381,16 +381,6 @@ def _fill(session: Session, made: Collection[str]) -> None:
         standings.rebuild(session)
 
 
-def begins_with(column: InstrumentedAttribute[str], prefix: str) -> ColumnElement[bool]:
-    """To the letter: LIKE minds case on PostgreSQL and not on SQLite."""
-    return func.substr(column, 1, len(prefix)) == prefix
-
-
-def _id_begins_with(column: InstrumentedAttribute[str], prefix: str) -> ColumnElement[bool]:
-    """Of ids in hex: no digit of theirs sorts behind a `g`, so that an index finds the range."""
-    return and_(column >= prefix, column < f"{prefix}g", begins_with(column, prefix))
-
-
 def _json(record: Record) -> dict[str, Any]:
     return record.model_dump(mode="json")
 
@@ -401,9 +391,3 @@ def _ceilings_key(device_id: str, threads: int) -> str:
 
 def _device_model_key(device_id: str, model_digest: str) -> str:
     return f"{device_id}/model/{model_digest[:16]}"
-
-
-def is_repetition(error: IntegrityError) -> bool:
-    """True for a unique key that is already there; a missing foreign key is a fault of ours and must be heard."""
-    code = getattr(error.orig, "sqlite_errorname", None) or getattr(error.orig, "sqlstate", None)
-    return code in ("SQLITE_CONSTRAINT_UNIQUE", "SQLITE_CONSTRAINT_PRIMARYKEY", "23505")

@@ -12,7 +12,8 @@ from sqlalchemy import ColumnElement, CursorResult, Update, and_, or_, select, u
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
-from candidates.ledger.ledger import Ledger, LedgerError, begins_with, is_repetition
+from candidates.ledger.database import begins_with, is_repetition
+from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.tables import Fact, ModelCallEndRow, ModelCallRow, SpendAccountRow, SpendStopRow
 from candidates.spending import (
     LIMITS,

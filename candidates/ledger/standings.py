@@ -38,7 +38,7 @@ from candidates.run import BUILD_FAILURE, LIVE_CHECKS, BuildRecord, LiveChecks, 
 from candidates.standing import decide_state
 from candidates.task import KernelTask
 
-MOST_REASON_CHARACTERS = 500
+MOST_REASON_CHARACTERS, MOST_NAME_CHARACTERS = 500, 200
 MOST_PAIRS = 2**31 - 1
 """That the column takes; a count beyond it is a claim, and the fact is kept as it is."""
 _COMPUTED_AT_ONCE = 200
@@ -187,10 +187,10 @@ def _values(session: Session, known: _Known, candidate_id: str, word: Evaluation
         "site": _fit(task.site),
         "level": task.level.value,
         "device_id": task.device_id,
-        "served_model": None if run_id is None else _fit(_served_model(session, known, run_id)),
+        "served_model": None if run_id is None else _name(_served_model(session, known, run_id)),
         "language": proposal.candidate.language.value,
-        "agent": _fit(proposal.agent),
-        "endpoint": _fit(proposal.model),
+        "agent": _name(proposal.agent),
+        "endpoint": _name(proposal.model),
         "parents": list(proposal.parents),
         "run_id": run_id,
         "state": outcome.state.value,
@@ -206,6 +206,11 @@ def _values(session: Session, known: _Known, candidate_id: str, word: Evaluation
 def _fit(text: T) -> T:
     """In a column, where no text may hold a NUL."""
     return text if text is None else text.replace("\0", "\N{REPLACEMENT CHARACTER}")
+
+
+def _name(text: T) -> T:
+    """In an index, whose rows PostgreSQL keeps short."""
+    return text if text is None else _fit(text)[:MOST_NAME_CHARACTERS]
 
 
 def _figures(task: KernelTask, measured: Measurement | None) -> dict[str, Any]:

@@ -96,11 +96,13 @@ class BuildStore:
         return self._folder / found[0]
 
     def current(self) -> str | None:
-        """Id of the live build."""
+        """Id of the live build. Raises runtime.BuildRefused where somebody put something else in the link's place."""
         try:
             return os.readlink(self._current)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise BuildRefused(f"{self._current} is no link to a build: remove it, and approve a build") from error
 
     def live(self) -> Build | None:
         """The live build, checked as in `approve`; None where there is none."""

@@ -62,6 +62,7 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
 
         from leaderboard.app import Site, make_app
         from leaderboard.board import Board
+        from leaderboard.impatient import ImpatientProtocol
         from leaderboard.process import prepare_process
     except ModuleNotFoundError as error:
         raise UserFault(f"the leaderboard needs {error.name}: pip install 'compiler-agent[leaderboard]'") from error
@@ -88,6 +89,7 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
         raise UserFault(str(error)) from error
     config = uvicorn.Config(
         application,
+        http=ImpatientProtocol,
         log_level="warning",
         access_log=False,
         proxy_headers=False,

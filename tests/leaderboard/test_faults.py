@@ -106,14 +106,23 @@ def test_readers_do_not_wait_for_who_changes_something(tmp_path):
 
 
 def test_a_fault_of_ours_is_said_and_not_which(board, tmp_path):
-    (tmp_path / "builds" / "current").mkdir(parents=True)
+    (tmp_path / "builds").mkdir()
+    (tmp_path / "builds" / "approvals.jsonl").write_text("{}\n")  # of no release of ours
     client = TestClient(make_app(board, Site(hosts=(HOST,))), base_url=f"http://{HOST}", raise_server_exceptions=False)
     answer = client.get("/builds")
     assert answer.status_code == 500
     assert "the fault is ours" in answer.text
     assert str(tmp_path) not in answer.text
     assert answer.headers["content-security-policy"]
-    assert "the fault is ours" in client.get("/api/v1/wins").json()["detail"]
+
+
+def test_builds_whose_link_is_none_are_said_to_be_unreadable(board, tmp_path):
+    (tmp_path / "builds" / "current").mkdir(parents=True)
+    answer = visit(board).get("/builds")
+    assert answer.status_code == 503
+    assert "the builds cannot be read" in answer.text
+    assert str(tmp_path) not in answer.text
+    assert visit(board).get("/api/v1/wins").json() == {"standings": [], "next": None}
 
 
 @pytest.mark.parametrize("root_path", ["", "/kernels"])
