@@ -5,7 +5,7 @@ from candidates.serving_build.runtime import BuildRefused
 from candidates.serving_build.signing import SigningKeyFault
 from compiler_agent.roll_back import roll_back
 from compiler_agent.settings import Settings
-from leaderboard.actions import ActionRefused, Moved
+from leaderboard.access.actions import ActionRefused, Moved
 
 
 class BuildActions:

@@ -20,7 +20,7 @@ from compiler_agent.outcome import UserFault
 from compiler_agent.settings import read_settings
 from compiler_agent.temporal_server import TemporalUnavailable
 from kernel_sandbox.sandbox import SandboxUnavailable
-from leaderboard.tokens import TokenFault
+from leaderboard.access.tokens import TokenFault
 from traces.requests import TraceError
 from traces.served_model import ModelError
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from compiler_agent.outcome import UserFault
-from leaderboard.webhook_target import WebhookTarget, require_address, require_secret
+from leaderboard.webhooks.target import WebhookTarget, require_address, require_secret
 
 _URL, _SECRET, _SECRET_FILE = (f"COMPILER_AGENT_WEBHOOK_{name}" for name in ("URL", "SECRET", "SECRET_FILE"))
 _NEW_SECRET = "echo whsec_$(openssl rand -base64 32)"

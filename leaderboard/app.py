@@ -13,13 +13,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from leaderboard import api, feed
 from leaderboard.board import Board
-from leaderboard.faults import answer_faults
-from leaderboard.heads import answer_heads
+from leaderboard.http.faults import answer_faults
+from leaderboard.http.guard import Guard
+from leaderboard.http.heads import answer_heads
+from leaderboard.http.process import PAGES_AT_ONCE
 from leaderboard.pages import builds, candidate, compare, home, op, rollback, runs, transcript
 from leaderboard.pages.render import STATIC
-from leaderboard.process import PAGES_AT_ONCE
-from leaderboard.security import Guard
-from leaderboard.webhook_target import WebhookTarget
+from leaderboard.webhooks.target import WebhookTarget
 
 _PAGES = (home, runs, builds, rollback, candidate, op, compare, transcript)
 
@@ -78,7 +78,7 @@ async def _deliver(board: Board, webhooks: Sequence[WebhookTarget], app: FastAPI
     if not webhooks:
         yield
         return
-    from leaderboard.webhooks import keep_delivering  # needs the library that signs
+    from leaderboard.webhooks.deliver import keep_delivering  # needs the library that signs
 
     delivering = asyncio.create_task(keep_delivering(board.ledger, webhooks, board.permalink))
     try:

@@ -14,12 +14,12 @@ from candidates.serving_build.build import Build
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.counters import Counters
 from candidates.standing import Facets, InService
-from leaderboard.actions import Actions
-from leaderboard.form_stamps import FormStamps
+from leaderboard.access.actions import Actions
+from leaderboard.access.form_stamps import FormStamps
+from leaderboard.access.tokens import TokenFile
+from leaderboard.http.streams import Streams
 from leaderboard.serving import counted_of, live_build, read_serving
 from leaderboard.shown_builds import ShownBuilds
-from leaderboard.streams import Streams
-from leaderboard.tokens import TokenFile
 
 T = TypeVar("T")
 

@@ -12,7 +12,7 @@ from candidates.ledger.run_states import Running, RunState, RunStates
 from candidates.run import Stage
 from candidates.spending import Amount, run_account
 from candidates.time_left import expected_seconds, seconds_left
-from leaderboard.streams import BEAT, write_event
+from leaderboard.http.streams import BEAT, write_event
 
 POLL_S = 1.0
 BEAT_S = 15.0

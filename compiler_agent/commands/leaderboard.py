@@ -20,7 +20,7 @@ from compiler_agent.models.redaction import Redactor
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.settings import Settings, read_settings
 from compiler_agent.webhook_settings import read_webhook_targets
-from leaderboard.tokens import TokenFile
+from leaderboard.access.tokens import TokenFile
 
 if TYPE_CHECKING:
     import uvicorn
@@ -62,8 +62,8 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
 
         from leaderboard.app import Site, make_app
         from leaderboard.board import Board
-        from leaderboard.impatient import ImpatientProtocol
-        from leaderboard.process import prepare_process
+        from leaderboard.http.impatient import ImpatientProtocol
+        from leaderboard.http.process import prepare_process
     except ModuleNotFoundError as error:
         raise UserFault(f"the leaderboard needs {error.name}: pip install 'compiler-agent[leaderboard]'") from error
     url = board.public_url

@@ -8,11 +8,11 @@ from fastapi.responses import HTMLResponse
 
 from candidates.serving_build.builds import Approval, ApprovalAction, BuildNotFound
 from candidates.serving_build.difference import ChangedKernel, compare_builds
+from leaderboard.access.token_words import may_act
 from leaderboard.board import Board
 from leaderboard.build_facts import range_words, read_facts, site_words, sum_counters
 from leaderboard.pages.render import board_of, not_found, render
 from leaderboard.shown_builds import RefusedBuild, ShownBuild
-from leaderboard.token_words import may_act
 
 router = APIRouter()
 

@@ -11,11 +11,11 @@ from pydantic import BaseModel, ConfigDict
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from leaderboard.actions import ActionRefused, Moved
+from leaderboard.access.actions import ActionRefused, Moved
+from leaderboard.access.token_words import TokensUnreadable, name_of
 from leaderboard.board import Board
 from leaderboard.pages.builds import render_builds
 from leaderboard.pages.render import board_of, link
-from leaderboard.token_words import TokensUnreadable, name_of
 
 router = APIRouter()
 api_router = APIRouter(prefix="/api/v1")

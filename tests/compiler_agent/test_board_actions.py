@@ -13,7 +13,7 @@ from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.signing import make_key
 from compiler_agent.board_actions import BuildActions
 from compiler_agent.settings import Settings, read_settings
-from leaderboard.actions import ActionRefused, Actions, Moved
+from leaderboard.access.actions import ActionRefused, Actions, Moved
 from tests.candidates.serving_build.conftest import linear, rmsnorm, ship  # noqa: F401
 from tests.candidates.serving_build.tiny_tasks import local_device
 

@@ -7,10 +7,10 @@ from starlette.testclient import TestClient
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.builds import BuildStore
-from leaderboard.actions import ActionRefused, Moved
+from leaderboard.access.actions import ActionRefused, Moved
+from leaderboard.access.tokens import TokenFile
 from leaderboard.app import Site, make_app
 from leaderboard.board import Board
-from leaderboard.tokens import TokenFile
 
 HOST = "board.test"
 

@@ -17,7 +17,7 @@ from candidates.promotion import Retraction
 from candidates.pull_requests.facts import Event, PullRequestFact
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore, NothingToRollBack
-from leaderboard.actions import ActionRefused, Moved
+from leaderboard.access.actions import ActionRefused, Moved
 from leaderboard.board import Board
 from tests.candidates.serving_build.conftest import linear, rmsnorm, ship  # noqa: F401
 from tests.candidates.serving_build.tiny_tasks import local_device

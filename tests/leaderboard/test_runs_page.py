@@ -23,8 +23,8 @@ from candidates.run import Progress, Ranking, RunRequest, SearchEnd, Stage, Tune
 from candidates.spending import BudgetStop, ModelBudget
 from candidates.task import SiteLevel
 from leaderboard.board import Board
+from leaderboard.http.streams import Streams, write_event
 from leaderboard.run_progress import follow_run, read_news, sum_up
-from leaderboard.streams import Streams, write_event
 from tests.candidates.ledger.told_facts import KERNEL, TASK, promote, retract
 from tests.candidates.serving_build.nights import REPLAY
 from tests.leaderboard.boards import make_board, visit

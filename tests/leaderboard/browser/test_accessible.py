@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from leaderboard.tokens import TokenFile
+from leaderboard.access.tokens import TokenFile
 from tests.leaderboard.browser.pages import NAMES, paths_of
 from tests.leaderboard.browser.past import Past
 

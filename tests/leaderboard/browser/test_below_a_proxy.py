@@ -9,7 +9,7 @@ import pytest
 
 from candidates.run import Progress, Stage
 from candidates.serving_build.builds import BuildStore
-from leaderboard.tokens import TokenFile
+from leaderboard.access.tokens import TokenFile
 from tests.leaderboard.browser.pages import paths_of
 from tests.leaderboard.browser.past import Past
 from tests.leaderboard.browser.server import serve

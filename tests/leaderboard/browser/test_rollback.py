@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from candidates.serving_build.builds import BuildStore
-from leaderboard.tokens import TokenFile
+from leaderboard.access.tokens import TokenFile
 from tests.leaderboard.browser.past import Past
 
 if TYPE_CHECKING:

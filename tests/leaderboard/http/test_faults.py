@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.exc import OperationalError
 from starlette.testclient import TestClient
 
-from leaderboard.actions import ActionRefused
+from leaderboard.access.actions import ActionRefused
 from leaderboard.app import Site, make_app
 from tests.leaderboard.boards import HOST, make_board, visit
 from tests.leaderboard.served_board import serve

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leaderboard.webhook_post import PostFailed, post_over_http
+from leaderboard.webhooks.post import PostFailed, post_over_http
 
 
 @pytest.fixture

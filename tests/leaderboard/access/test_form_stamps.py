@@ -1,4 +1,4 @@
-from leaderboard.form_stamps import FormStamps
+from leaderboard.access.form_stamps import FormStamps
 
 
 def test_a_stamp_is_good_for_its_form_and_two_hours() -> None:

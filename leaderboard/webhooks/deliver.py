@@ -26,8 +26,8 @@ from standardwebhooks import Webhook
 from candidates.ledger.deliveries import Delivered, Deliveries, Failed, GivenUp, Gone, Outcome, Standing
 from candidates.ledger.events import Event, events_after, newest_positions, positions_before
 from candidates.ledger.ledger import Ledger
-from leaderboard.webhook_post import PostFailed, post_over_http
-from leaderboard.webhook_target import WebhookTarget
+from leaderboard.webhooks.post import PostFailed, post_over_http
+from leaderboard.webhooks.target import WebhookTarget
 
 RETRY_DELAYS_S = (5.0, 30.0, 120.0, 600.0, 3600.0, 6 * 3600.0, 24 * 3600.0)
 """After each failed attempt but the last, times 1 to 1.25 by chance."""

@@ -2,7 +2,7 @@ import base64
 
 import pytest
 
-from leaderboard.webhook_target import WebhookTarget
+from leaderboard.webhooks.target import WebhookTarget
 from tests.leaderboard.webhook_receiver import SECRET
 
 

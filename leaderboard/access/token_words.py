@@ -2,8 +2,8 @@
 
 import logging
 
+from leaderboard.access.tokens import TokenFault
 from leaderboard.board import Board
-from leaderboard.tokens import TokenFault
 
 _LOG = logging.getLogger(__name__)
 

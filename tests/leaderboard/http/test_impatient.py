@@ -9,8 +9,8 @@ import pytest
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from leaderboard import impatient
-from leaderboard.impatient import ImpatientProtocol
+from leaderboard.http import impatient
+from leaderboard.http.impatient import ImpatientProtocol
 
 PATIENCE_S = 0.6
 

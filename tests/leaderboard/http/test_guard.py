@@ -10,7 +10,7 @@ from fastapi.testclient import TestClient
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from leaderboard.security import HEADERS, Guard
+from leaderboard.http.guard import HEADERS, Guard
 
 BOARD = "http://board.example.org"
 SAME_SITE = {"sec-fetch-site": "same-origin"}

@@ -16,8 +16,8 @@ from sqlalchemy.orm import Session
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.tables import WebhookPositionRow
 from candidates.serving_build.builds import ApprovalAction
-from leaderboard.webhook_target import WebhookTarget
-from leaderboard.webhooks import MOST_ATTEMPTS, RETRY_DELAYS_S, Attempted, deliver_due, keep_delivering
+from leaderboard.webhooks.deliver import MOST_ATTEMPTS, RETRY_DELAYS_S, Attempted, deliver_due, keep_delivering
+from leaderboard.webhooks.target import WebhookTarget
 from tests.candidates.ledger.told_facts import KERNEL, move, promote, retract
 from tests.leaderboard.webhook_receiver import SECRET, Receiver, receiving
 
@@ -188,9 +188,9 @@ def test_what_was_posted_by_a_killed_process_is_posted_again_with_its_id(
     program = f"""
         import os, signal
         from candidates.ledger.ledger import Ledger
-        from leaderboard.webhook_post import post_over_http
-        from leaderboard.webhook_target import WebhookTarget
-        from leaderboard.webhooks import deliver_due
+        from leaderboard.webhooks.post import post_over_http
+        from leaderboard.webhooks.target import WebhookTarget
+        from leaderboard.webhooks.deliver import deliver_due
 
         def post(url, headers, body):
             post_over_http(url, headers, body)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leaderboard.tokens import TokenFault, TokenFile
+from leaderboard.access.tokens import TokenFault, TokenFile
 
 
 @pytest.fixture
