@@ -45,7 +45,7 @@ def counted_of(counters: Path, build_id: str, since_s: float = 0.0) -> tuple[Cou
     runtime's are passed over."""
     read = []
     for path in sorted(counters.glob("*.json")):
-        with contextlib.suppress(CountersUnreadable, FileNotFoundError):
+        with contextlib.suppress(CountersUnreadable, OSError):
             if path.stat().st_mtime >= since_s:
                 read.append(read_counters(path))
     return tuple(counted for counted in read if counted.build_id == build_id)

@@ -1,1 +1,1 @@
-"""Telling others: `target` (an address and its secret) → `deliver` (which event is due, signed and retried) → `post`."""
+"""Telling others: `target` (an address and its secret) → `deliver` (which event is due, signed, retried) → `post`."""

@@ -22,5 +22,12 @@ def test_what_no_runtime_wrote_is_passed_over_and_waited_for_by_nobody(tmp_path)
     assert len(counted_of(tmp_path, "b")) == 1
 
 
+def test_what_a_process_told_long_ago_is_left_out_where_that_is_asked_for(tmp_path):
+    (tmp_path / "process-1.json").write_text(COUNTED)
+    os.utime(tmp_path / "process-1.json", (1000.0, 1000.0))
+    assert len(counted_of(tmp_path, "b", since_s=999.0)) == 1
+    assert counted_of(tmp_path, "b", since_s=1001.0) == ()
+
+
 def test_without_a_folder_nothing_was_counted(tmp_path):
     assert counted_of(tmp_path / "missing", "b") == ()
