@@ -11,11 +11,14 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from candidates.agent import Attempt
 from candidates.candidate import Candidate
 from candidates.exam import ExamReport
+from candidates.ledger.candidate_facts import facts_of
 from candidates.ledger.find_standings import MOST_STANDINGS, find_standings, standings_of
 from candidates.ledger.ledger import RunEntry
-from candidates.ledger.op_standings import find_task
+from candidates.measurement import Measurement
+from candidates.promotion import PromotionDecision
 from candidates.run import RunReport, TuneReport
 from candidates.standing import Cursor, Facets, Page, Sort, Standing
 from candidates.task import KernelTask
@@ -68,6 +71,25 @@ class CandidateDocument(BaseModel):
     id: str
     candidate: Candidate
     standings: tuple[Standing, ...]
+
+
+class TrialDocument(BaseModel):
+    """What one run, or a person, had judged and measured."""
+
+    run_id: str | None
+    at: datetime
+    attempt: Attempt | None
+    measurements: tuple[Measurement, ...]
+    """In the order in which they were made, the screening first."""
+
+
+class CandidateAtTaskDocument(BaseModel):
+    task_id: str
+    trials: tuple[TrialDocument, ...]
+    """The newest first, some twenty at most."""
+    promotion: PromotionDecision | None
+    """The gates that it passed or failed last."""
+    builds: tuple[str, ...]
 
 
 class TaskDocument(BaseModel):
@@ -124,6 +146,19 @@ def candidate(request: Request, candidate_id: str) -> CandidateDocument:
     )
 
 
+@router.get("/candidates/{candidate_id}/tasks/{task_id}")
+def candidate_at_task(request: Request, candidate_id: str, task_id: str) -> CandidateAtTaskDocument:
+    """Verdicts with their evidence, every measurement, and gates of a kernel for a task."""
+    ledger = board_of(request).ledger
+    facts = facts_of(ledger, ledger.candidate(candidate_id).id, ledger.task(task_id).id)
+    return CandidateAtTaskDocument(
+        task_id=facts.task.id,
+        trials=tuple(TrialDocument(**trial._asdict()) for trial in facts.trials),
+        promotion=None if facts.gates is None else facts.gates.decision,
+        builds=facts.builds,
+    )
+
+
 @router.get("/runs")
 def runs(
     request: Request,
@@ -146,11 +181,9 @@ def run(request: Request, run_id: str) -> RunDocument:
 @router.get("/tasks/{task_id}")
 def task(request: Request, task_id: str) -> TaskDocument:
     """What kernels are written for; of workloads that they are judged at in secret there is only the number."""
-    found = find_task(board_of(request).ledger, task_id)
-    if found is None:
-        raise not_found(f"no task {task_id}: give the whole id")
+    found = board_of(request).ledger.task(task_id)
     public = found.model_copy(update={"workloads": found.public_workloads})
-    return TaskDocument(id=task_id, task=public, hidden_workloads=len(found.hidden_workloads))
+    return TaskDocument(id=found.id, task=public, hidden_workloads=len(found.hidden_workloads))
 
 
 def _find(board: Board, asked: Asked, limit: int, after: Cursor | None = None) -> Page:

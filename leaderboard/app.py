@@ -11,7 +11,7 @@ from fastapi import FastAPI
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from leaderboard import api, feed
+from leaderboard import api, builds_api, feed
 from leaderboard.board import Board
 from leaderboard.http.faults import answer_faults
 from leaderboard.http.guard import Guard
@@ -52,6 +52,7 @@ def make_app(board: Board, site: Site, webhooks: Sequence[WebhookTarget] = ()) -
         app.include_router(page.router, include_in_schema=False)
     app.include_router(feed.router, include_in_schema=False)
     app.include_router(api.router)
+    app.include_router(builds_api.router)
     app.include_router(rollback.api_router)
     answer_faults(app)
     return Guard(answer_heads(_below(app, site.root_path)), site.hosts, public_origin=site.public_origin)

@@ -3,7 +3,6 @@
 Every query goes along an index of the candidate, however many others there are.
 """
 
-import re
 from datetime import datetime
 from typing import NamedTuple, TypeVar
 
@@ -11,14 +10,12 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from candidates.agent import Attempt
-from candidates.candidate import Candidate
 from candidates.ledger.latest_words import Evaluation, latest_words
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.standing_rows import StandingRow
 from candidates.ledger.tables import (
     AttemptRow,
     BuildRow,
-    CandidateRow,
     EvaluationRow,
     MeasurementRow,
     PromotionRow,
@@ -36,12 +33,6 @@ MOST_TRIALS = 20
 _STAGES = 2
 """Race and confirmation, the measurements that a run adds to the screening in its attempt."""
 _WHOLE_ID = 64
-_ID = re.compile(r"[0-9a-f]{1,64}")
-
-
-class KnownCandidate(NamedTuple):
-    id: str
-    candidate: Candidate
 
 
 class Trial(NamedTuple):
@@ -72,21 +63,6 @@ class CandidateFacts(NamedTuple):
     """The latest, earned by being measured where the ledger still knows that."""
     builds: tuple[str, ...]
     """Of the run that decided the gates, the newest first."""
-
-
-def find_candidate(ledger: Ledger, id_prefix: str) -> KnownCandidate:
-    """Raises LedgerError for what begins no candidate's id, or more than one's."""
-    problem = "is not in the ledger"
-    if _ID.fullmatch(id_prefix):
-        column = CandidateRow.candidate_id
-        # A range and no LIKE, which an index does not answer.
-        statement = select(CandidateRow).where(column >= id_prefix, column <= id_prefix.ljust(_WHOLE_ID, "f"))
-        with Session(ledger.reader) as session:
-            found = session.scalars(statement.limit(2)).all()
-        if len(found) == 1:
-            return KnownCandidate(found[0].candidate_id, Candidate.model_validate(found[0].record))
-        problem = "is not unique: give more of the id" if found else problem
-    raise LedgerError(f"candidate {id_prefix[:_WHOLE_ID]} {problem}")
 
 
 def facts_of(ledger: Ledger, candidate_id: str, task_id: str) -> CandidateFacts:

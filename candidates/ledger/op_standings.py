@@ -14,10 +14,9 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, selec
 from candidates.ledger.find_standings import as_standing, is_at
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.standing_rows import StandingRow, TaskShareRow
-from candidates.ledger.tables import AttemptRow, EvaluationRow, MeasurementRow, TaskRow
+from candidates.ledger.tables import AttemptRow, EvaluationRow, MeasurementRow
 from candidates.measurement import Interval, Measurement
 from candidates.standing import InService, Standing, State, in_service
-from candidates.task import KernelTask
 
 _LOOKED_AT_FOR_SITES = 60
 """Kernels of each state, those judged last: sites and models are in no index."""
@@ -209,13 +208,6 @@ def latest_task_id(ledger: Ledger, op: str, place: OpPlace) -> str | None:
             )
         ]
     return max(found, key=lambda row: row[1])[0] if found else None
-
-
-def find_task(ledger: Ledger, task_id: str) -> KernelTask | None:
-    """By its whole id."""
-    with ledger.reader.connect() as connection:
-        record = connection.scalars(select(TaskRow.record).where(TaskRow.task_id == task_id)).first()
-    return None if record is None else KernelTask.model_validate(record)
 
 
 def _at(op: str, place: OpPlace) -> Sequence[ColumnElement[bool]]:

@@ -5,7 +5,7 @@ import re
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from candidates.ledger.candidate_facts import facts_of, fastest_of_op, find_candidate
+from candidates.ledger.candidate_facts import facts_of, fastest_of_op
 from candidates.ledger.find_standings import standings_of
 from candidates.ledger.ledger import LedgerError
 from candidates.ledger.reports import RecordedReports
@@ -27,7 +27,8 @@ _WHOLE_ID = re.compile(r"[0-9a-f]{64}")
 def candidate(request: Request, candidate_id: str, task: str | None = None) -> Response:
     """`task`: of those that it was tried for, by id or the start of it; otherwise the latest."""
     board = board_of(request)
-    whole, found = find_candidate(board.ledger, candidate_id)
+    found = board.ledger.candidate(candidate_id)
+    whole = found.id
     if whole != candidate_id:
         return RedirectResponse(link(request, "candidates", whole, task=task))
     standings = standings_of(board.ledger, [whole], board.serving())
@@ -73,8 +74,8 @@ def candidate(request: Request, candidate_id: str, task: str | None = None) -> R
 @router.get("/candidates/{candidate_id}/source")
 def source(request: Request, candidate_id: str) -> Response:
     """As it was judged, whole."""
-    whole, found = find_candidate(board_of(request).ledger, candidate_id)
-    name = f"{whole[:12]}{found.language.file_ending}"
+    found = board_of(request).ledger.candidate(candidate_id)
+    name = f"{found.id[:12]}{found.language.file_ending}"
     # A source may hold what no UTF-8 does only where no judge has seen it.
     content = found.source.encode(errors="replace")
     headers = {"content-disposition": f'inline; filename="{name}"', "x-content-type-options": "nosniff"}

@@ -6,7 +6,6 @@ from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from candidates.candidate import Candidate
-from candidates.ledger.candidate_facts import find_candidate
 from candidates.ledger.find_standings import standings_of
 from candidates.standing import Standing
 from leaderboard.difference import compare_sources
@@ -42,8 +41,8 @@ def compare(request: Request, a: str = "", b: str = "") -> Response:
     if not (a and b):
         return render(request, "compare_form.html", a=a, b=b)
     board = board_of(request)
-    left_id, left = find_candidate(board.ledger, a.strip())
-    right_id, right = find_candidate(board.ledger, b.strip())
+    left, right = board.ledger.candidate(a.strip()), board.ledger.candidate(b.strip())
+    left_id, right_id = left.id, right.id
     if (left_id, right_id) != (a, b):
         return RedirectResponse(link(request, "compare", a=left_id, b=right_id))
     standings = standings_of(board.ledger, {left_id, right_id}, board.serving())

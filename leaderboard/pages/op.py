@@ -21,7 +21,6 @@ from candidates.ledger.op_standings import (
     best_win_of,
     devices_of,
     fastest_of,
-    find_task,
     latest_measurement,
     latest_task_id,
     latest_wins_of,
@@ -135,7 +134,7 @@ def _read(request: Request, board: Board, op: str, place: OpPlace, serving: InSe
     )
     # Of an op without any measurement there may be a kernel that says which task it is for.
     task_id = best.task_id if best is not None else latest_task_id(ledger, op, place)
-    task = None if task_id is None else find_task(ledger, task_id)
+    task = None if task_id is None else ledger.task(task_id)
     ceilings = None if task is None else ledger.ceilings(place.device_id, task.threads)
     fingerprint = ledger.device(place.device_id)
     measured = None if best is None else latest_measurement(ledger, best.task_id, best.candidate_id)

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Path, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from candidates.candidate import Proposal
-from candidates.ledger.candidate_facts import facts_of, find_candidate
+from candidates.ledger.candidate_facts import facts_of
 from candidates.ledger.find_standings import standings_of
 from leaderboard.board import Board
 from leaderboard.dialogue import Part, read_dialogue, read_part
@@ -23,7 +23,7 @@ MOST_DIALOGUES = 4
 def transcript(request: Request, candidate_id: str, task: str | None = None, dialogue: int = 0) -> Response:
     """`dialogue`: of several that led to the candidate, the newest is 0."""
     board = board_of(request)
-    whole = find_candidate(board.ledger, candidate_id).id
+    whole = board.ledger.candidate(candidate_id).id
     if whole != candidate_id:
         return RedirectResponse(link(request, "candidates", whole, "transcript", task=task))
     written = _written(board, whole, task)
@@ -54,7 +54,7 @@ def part(
 ) -> Response:
     """One side of a call, whole, as JSON in plain text."""
     board = board_of(request)
-    written = _written(board, find_candidate(board.ledger, candidate_id).id, task)
+    written = _written(board, board.ledger.candidate(candidate_id).id, task)
     proposal = written[dialogue] if 0 <= dialogue < len(written) else None
     digest = proposal.transcript if proposal is not None else None
     content = None if digest is None else read_part(board.blobs, digest, number, part, board.redact)

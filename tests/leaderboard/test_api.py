@@ -105,6 +105,17 @@ def test_a_candidate_is_given_with_its_source_and_standings(board):
     assert (missing.status_code, missing.json()) == (404, {"detail": "candidate zz is not in the ledger"})
 
 
+def test_what_was_found_of_a_candidate_at_a_task_is_given_whole(board):
+    candidate_id = won(board, "kernel", 2.0)
+    board.ledger.put_measurement("run-1", TASK.id, candidate_id, measurement(1.8, stage="confirm"))
+    client = visit(board)
+    found = client.get(f"/api/v1/candidates/{candidate_id}/tasks/{TASK.id[:9]}").json()
+    assert [each["stage"] for each in found["trials"][0]["measurements"]] == ["screen", "confirm"]
+    assert found["trials"][0]["attempt"]["verdict"]["outcome"] == "accepted"
+    assert [gate["name"] for gate in found["promotion"]["gates"]] == ["confirmed"]
+    assert client.get(f"/api/v1/candidates/{candidate_id}/tasks/zz").status_code == 404
+
+
 def test_runs_are_listed_newest_first_and_one_by_one(board):
     board.ledger.open_run(REQUEST.model_copy(update={"model": "other"}), "run-2")
     client = visit(board)

@@ -323,6 +323,22 @@ def test_the_api_rolls_back_for_a_bearer(board: Board, tmp_path: Path) -> None:
     assert "no build is live" in nothing.json()["detail"]
 
 
+def test_the_api_tells_builds_and_which_is_live(board: Board, tmp_path: Path, rmsnorm: ShippedKernel) -> None:  # noqa: F811
+    build, changed = make_build(tmp_path, "m", rmsnorm, is_live=True), make_build(tmp_path, "changed")
+    (changed.path / "runtime.py").write_text("changed")
+    browser = visit(board)
+    found = browser.get("/api/v1/builds").json()
+    assert found["live"] == build.id
+    assert {(each["id"], each["state"], each["is_live"]) for each in found["builds"]} == {
+        (build.id, "verified", True),
+        (changed.id, "refused", False),
+    }
+    one = browser.get(f"/api/v1/builds/{build.id[:12]}").json()
+    assert [kernel["id"] for kernel in one["manifest"]["kernels"]] == [rmsnorm.candidate.id]
+    assert (one["gates"], one["flaws"]) == ([], {})
+    assert browser.get("/api/v1/builds/zz").status_code == 404
+
+
 def test_after_a_rollback_nothing_is_told_live_that_was(board: Board, tmp_path: Path, rmsnorm: ShippedKernel) -> None:  # noqa: F811
     make_build(tmp_path, "m", rmsnorm, is_live=True)
     assert {place.candidate_id for place in board.serving().live} == {rmsnorm.candidate.id}

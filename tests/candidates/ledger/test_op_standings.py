@@ -14,7 +14,6 @@ from candidates.ledger.op_standings import (
     best_win_of,
     devices_of,
     fastest_of,
-    find_task,
     latest_measurement,
     latest_task_id,
     latest_wins_of,
@@ -171,11 +170,9 @@ def test_a_nul_in_a_source_hides_no_measurement(ledger_url):
     assert measured.traffic_weighted_speedup == 2.0
 
 
-def test_tasks_are_found_by_their_whole_id(past):
+def test_of_an_op_without_any_measurement_a_kernel_says_its_task(past):
     past.keep("kernel", is_accepted=False)
     assert latest_task_id(past.ledger, "Double", PLACE) == TASK.id
-    assert find_task(past.ledger, TASK.id) == TASK
-    assert find_task(past.ledger, TASK.id[:10]) is None
 
 
 def test_no_query_reads_a_whole_table(tmp_path):
@@ -202,7 +199,7 @@ def test_no_query_reads_a_whole_table(tmp_path):
     latest_task_id(past.ledger, "op1", place)
     ancestors_of(past.ledger, standing.model_copy(update={"parents": ("a", "b")}), serving, 60)
     latest_measurement(past.ledger, TASK.id, candidate_id)
-    find_task(past.ledger, TASK.id)
+    past.ledger.task(TASK.id)
     event.remove(past.ledger.engine, "before_cursor_execute", listen)
     with past.ledger.engine.connect() as connection:
         for statement, parameters in asked:
