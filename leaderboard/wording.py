@@ -1,20 +1,40 @@
 """How figures and times read on a page: one way each, with `—` for what is not known."""
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
 UNKNOWN = "—"
+TIMES = "×"
 _ID_CHARACTERS = 12
+
+
+def ratio(value: float | None) -> str:
+    """`2.77`, `12.3`, `123`: three digits or so."""
+    if value is None or not math.isfinite(value):
+        return UNKNOWN
+    size = abs(value)
+    if size >= 100_000 or 0 < size < 0.005:
+        return shorten_power(f"{value:.1e}")
+    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
+
+
+def shorten_power(number: str) -> str:
+    """1e9 for what Python writes 1e+09."""
+    return number.replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
 
 
 def speedup(value: float | None) -> str:
     """`2.77×`."""
-    return UNKNOWN if value is None else f"{value:.2f}×"
+    text = ratio(value)
+    return text if text == UNKNOWN else f"{text}{TIMES}"
 
 
-def interval(low_high: Sequence[float] | None) -> str:
+def interval(low_high: Sequence[float | None] | None) -> str:
     """`2.61–2.90`."""
-    return UNKNOWN if low_high is None else f"{low_high[0]:.2f}–{low_high[1]:.2f}"
+    if low_high is None or all(bound is None for bound in low_high):
+        return UNKNOWN
+    return "–".join("∞" if bound == math.inf else ratio(bound) for bound in low_high)
 
 
 def share(value: float | None) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from leaderboard import wording
 from leaderboard.charts.axis import usable_ratio
 from leaderboard.charts.href import check_href
 from leaderboard.charts.svg import (
@@ -25,11 +26,8 @@ from leaderboard.charts.svg import (
 )
 from leaderboard.charts.table import Table
 from leaderboard.charts.text import (
-    MISSING,
     clean_text,
     count_nouns,
-    format_ratio,
-    format_speedup,
     format_tick,
     shorten_text,
     sign_of_speedup,
@@ -149,15 +147,15 @@ def draw_blank(x: float, y: float) -> Markup:
 
 
 def draw_cell(cell: HeatCell, x: float, y: float, most_bytes: int) -> Markup:
-    name = f"{format_speedup(cell.speedup)} {shorten_text(cell.column, 60)}, {shorten_text(cell.row, 60)}"
+    name = f"{wording.speedup(cell.speedup)} {shorten_text(cell.column, 60)}, {shorten_text(cell.row, 60)}"
     middle = (x + (CELL_WIDTH - GAP) / 2, y + (CELL_HEIGHT - GAP) / 2)
     speedup = usable_ratio(cell.speedup)
     if speedup is None:
-        pieces = [draw_blank(x, y), text(*middle, MISSING, "chart-halo")]
+        pieces = [draw_blank(x, y), text(*middle, wording.UNKNOWN, "chart-halo")]
     else:
         # Shorter than a rect: most bytes of the map are its cells.
         box = f"{move(x, y)}h{CELL_WIDTH - GAP:.0f}v{CELL_HEIGHT - GAP:.0f}h-{CELL_WIDTH - GAP:.0f}z"
-        number = f"{sign_of_speedup(speedup)} {format_ratio(speedup)}"
+        number = f"{sign_of_speedup(speedup)} {wording.ratio(speedup)}"
         step = heat_step(speedup)
         pieces = [path(box, f"heat-{step}"), text(*middle, number, f"heat-{step}-text")]
     return link(cell.href, name, *pieces, most_bytes=most_bytes)
@@ -172,7 +170,7 @@ def heat_step(speedup: float) -> str:
 
 def summarise(heat_map: HeatMap, rows: int, columns: int) -> str:
     found = [speedup for cell in heat_map.cells if (speedup := usable_ratio(cell.speedup)) is not None]
-    extent = f", from {format_speedup(min(found))} to {format_speedup(max(found))}" if found else ""
+    extent = f", from {wording.speedup(min(found))} to {wording.speedup(max(found))}" if found else ""
     return (
         f"Speedups of {count_nouns(rows, heat_map.row_noun)} by {count_nouns(columns, heat_map.column_noun)}{extent};"
         f" {sum(speedup > 1 for speedup in found)} of {len(found)} are above {format_tick(1)}."
@@ -183,9 +181,11 @@ def heat_map_table(heat_map: HeatMap) -> Table:
     """A row for each row of the map; a dash where there is no value."""
     names = list(dict.fromkeys(cell.row for cell in heat_map.cells))
     columns = list(dict.fromkeys(cell.column for cell in heat_map.cells))
-    shown = {(cell.row, cell.column): format_speedup(cell.speedup) for cell in heat_map.cells}
+    shown = {(cell.row, cell.column): wording.speedup(cell.speedup) for cell in heat_map.cells}
     return Table(
         caption=clean_text(heat_map.title),
         columns=(clean_text(heat_map.row_noun), *map(clean_text, columns)),
-        rows=tuple((clean_text(name), *(shown.get((name, column), MISSING) for column in columns)) for name in names),
+        rows=tuple(
+            (clean_text(name), *(shown.get((name, column), wording.UNKNOWN) for column in columns)) for name in names
+        ),
     )

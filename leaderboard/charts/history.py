@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from markupsafe import Markup
 
+from leaderboard import wording
 from leaderboard.charts.axis import Axis, speedup_axis, time_ticks, usable_ratio
 from leaderboard.charts.marks import Entry, Shape, draw_legend, draw_mark
 from leaderboard.charts.svg import (
@@ -23,7 +24,7 @@ from leaderboard.charts.svg import (
     title,
 )
 from leaderboard.charts.table import Table
-from leaderboard.charts.text import clean_text, count_nouns, format_interval, format_speedup, format_tick, format_time
+from leaderboard.charts.text import clean_text, count_nouns, format_tick
 
 MOST_POINTS = 400
 MOST_WHISKERS = 120
@@ -207,8 +208,8 @@ def draw_points(placed: list[Placed], times: Axis, speedups: Axis, sheet: Sheet)
 
 def describe_point(point: HistoryPoint) -> str:
     return (
-        f"{format_speedup(point.speedup)} {format_interval(point.low, point.high)}, {point.event},"
-        f" {format_time(point.at)}, {point.run}"
+        f"{wording.speedup(point.speedup)} {wording.interval((point.low, point.high))}, {point.event},"
+        f" {wording.moment(point.at)}, {point.run}"
     )
 
 
@@ -217,7 +218,7 @@ def summarise(history: History, placed: list[Placed]) -> str:
     promoted = sum(one.point.event is Event.PROMOTED for one in placed)
     retracted = sum(one.point.event is Event.RETRACTED for one in placed)
     return (
-        f"The best of {count_nouns(len(history.points), 'run')} is {format_speedup(best)};"
+        f"The best of {count_nouns(len(history.points), 'run')} is {wording.speedup(best)};"
         f" {count_nouns(promoted, 'promotion')}, {count_nouns(retracted, 'retraction')}."
     )
 
@@ -229,10 +230,10 @@ def history_table(history: History) -> Table:
         columns=("Time", "Run", "Speedup", "Interval", "Event"),
         rows=tuple(
             (
-                format_time(point.at),
+                wording.moment(point.at),
                 clean_text(point.run),
-                format_speedup(point.speedup),
-                format_interval(point.low, point.high),
+                wording.speedup(point.speedup),
+                wording.interval((point.low, point.high)),
                 point.event.value,
             )
             for point in sorted(history.points, key=lambda point: point.at)

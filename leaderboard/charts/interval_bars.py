@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from leaderboard import wording
 from leaderboard.charts.axis import Axis, speedup_axis, usable_ratio
 from leaderboard.charts.marks import Shape, draw_mark
 from leaderboard.charts.svg import (
@@ -26,12 +27,9 @@ from leaderboard.charts.svg import (
 )
 from leaderboard.charts.table import Table
 from leaderboard.charts.text import (
-    MISSING,
     clean_text,
     count_nouns,
-    format_interval,
     format_quantity,
-    format_speedup,
     format_tick,
 )
 
@@ -164,9 +162,9 @@ def draw_row(row: IntervalRow, layout: Layout, axis: Axis, y: float) -> list[Mar
         whisker = draw_whisker(row, axis, y)
         pieces += [path(whisker, f"chart-whisker {kind}")] if whisker else []
         pieces.append(draw_mark(shape, axis.place(estimate), y, 5, f"chart-mark {kind}"))
-    shown = format_speedup(row.estimate) if estimate is not None else MISSING
+    shown = wording.speedup(row.estimate) if estimate is not None else wording.UNKNOWN
     pieces.append(text(layout.value_end, y, shown, "chart-end chart-number"))
-    interval = format_interval(row.low, row.high)
+    interval = wording.interval((row.low, row.high))
     if layout.interval_end is not None and estimate is not None and 1 < len(interval) <= WIDEST_INTERVAL:
         pieces.append(text(layout.interval_end, y, interval, "chart-end chart-muted"))
     count = str(row.count) if row.count is not None and row.count < 10_000 else format_quantity(row.count)
@@ -214,9 +212,9 @@ def draw_axis(axis: Axis, layout: Layout, bottom: float) -> list[Markup]:
 
 def describe_row(row: IntervalRow) -> str:
     over = f" over {row.baseline}" if row.baseline else ""
-    interval = "" if row.low is None and row.high is None else f" {format_interval(row.low, row.high)}"
+    interval = "" if row.low is None and row.high is None else f" {wording.interval((row.low, row.high))}"
     count = "" if row.count is None else f", n = {row.count}"
-    return f"{format_speedup(row.estimate)}{interval}{over}{count}: {row.label}"
+    return f"{wording.speedup(row.estimate)}{interval}{over}{count}: {row.label}"
 
 
 def summarise(bars: IntervalBars) -> str:
@@ -239,9 +237,9 @@ def interval_bars_table(bars: IntervalBars) -> Table:
             (
                 clean_text(row.label),
                 clean_text(row.baseline),
-                format_speedup(row.estimate),
-                format_interval(row.low, row.high),
-                MISSING if row.count is None else str(row.count),
+                wording.speedup(row.estimate),
+                wording.interval((row.low, row.high)),
+                wording.UNKNOWN if row.count is None else str(row.count),
             )
             for row in bars.rows
         ),

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from markupsafe import Markup
 
+from leaderboard import wording
 from leaderboard.charts.ancestry import choose_kin, number_generations
 from leaderboard.charts.axis import usable_ratio
 from leaderboard.charts.href import check_href
@@ -25,7 +26,7 @@ from leaderboard.charts.svg import (
     text,
 )
 from leaderboard.charts.table import Table
-from leaderboard.charts.text import MISSING, clean_text, count_nouns, format_speedup
+from leaderboard.charts.text import clean_text, count_nouns
 
 BOX_WIDTH, BOX_HEIGHT = 126.0, 36.0
 STEP_X, STEP_Y = 162.0, 44.0
@@ -179,7 +180,7 @@ def draw_stub(place: Place) -> Markup:
 
 
 def draw_node(node: Node, place: Place, is_highlighted: bool, most_bytes: int) -> Markup:
-    name = f"{node.state}, {format_speedup(node.speedup)}, {node.label}"
+    name = f"{node.state}, {wording.speedup(node.speedup)}, {node.label}"
     box = element(
         "rect",
         class_="chart-box chart-highlighted" if is_highlighted else "chart-box",
@@ -195,7 +196,7 @@ def draw_node(node: Node, place: Place, is_highlighted: bool, most_bytes: int) -
         box,
         draw_mark(SHAPES[node.state], place.x + 13, place.y + 25, 4, f"state-{node.state}"),
         label(place.x + 8, place.y + 11, node.label, LETTERS + 1),
-        text(place.x + 23, place.y + 26, format_speedup(node.speedup), "chart-number"),
+        text(place.x + 23, place.y + 26, wording.speedup(node.speedup), "chart-number"),
         most_bytes=most_bytes,
     )
 
@@ -204,7 +205,7 @@ def summarise(lineage: Lineage, drawn: int) -> str:
     counts = Counter(node.state for node in lineage.nodes)
     found = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
     speedups = [speedup for node in lineage.nodes if (speedup := usable_ratio(node.speedup)) is not None]
-    fastest = f", the fastest {format_speedup(max(speedups))}" if speedups else ""
+    fastest = f", the fastest {wording.speedup(max(speedups))}" if speedups else ""
     return f"{count_nouns(len(lineage.nodes), 'candidate')} ({found}){fastest}; {drawn} are drawn."
 
 
@@ -218,7 +219,7 @@ def lineage_table(lineage: Lineage) -> Table:
                 clean_text(node.label),
                 clean_text(node.id),
                 node.state.value,
-                format_speedup(node.speedup),
+                wording.speedup(node.speedup),
                 list_parents(node.parents),
             )
             for node in lineage.nodes
@@ -227,5 +228,5 @@ def lineage_table(lineage: Lineage) -> Table:
 
 
 def list_parents(parents: Sequence[str]) -> str:
-    shown = ", ".join(map(clean_text, parents[:MOST_LISTED])) or MISSING
+    shown = ", ".join(map(clean_text, parents[:MOST_LISTED])) or wording.UNKNOWN
     return f"{shown} and {len(parents) - MOST_LISTED} more" if len(parents) > MOST_LISTED else shown

@@ -1,14 +1,13 @@
-"""Text and numbers as charts write them. Names come from agents and strangers, so each is made harmless first."""
+"""Text as charts write it, and the numbers of their axes. Names come from strangers, so each is made harmless first."""
 
 import math
 import unicodedata
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from markupsafe import escape
 
-MISSING = "—"
-TIMES = "\N{MULTIPLICATION SIGN}"
+from leaderboard import wording
+
 LONGEST_TEXT = 12_000
 STACKED_MARKS = 2
 """Accents on one letter; more of them would write over the lines above and below."""
@@ -81,37 +80,9 @@ def escaped_bytes(text: str) -> int:
     return len(str(escape(text)).encode())
 
 
-def format_ratio(value: float | None) -> str:
-    """A ratio with three digits or so; a dash where there is none, or none that is a number."""
-    if value is None or not math.isfinite(value):
-        return MISSING
-    size = abs(value)
-    if size >= 100_000 or 0 < size < 0.005:
-        return shorten_power(f"{value:.1e}")
-    return f"{value:.0f}" if size >= 100 else f"{value:.1f}" if size >= 10 else f"{value:.2f}"
-
-
-def shorten_power(number: str) -> str:
-    """1e9 for what Python writes 1e+09."""
-    return number.replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")
-
-
-def format_speedup(value: float | None) -> str:
-    text = format_ratio(value)
-    return text if text == MISSING else f"{text}{TIMES}"
-
-
 def format_tick(value: float) -> str:
     digits = f"{value:.3g}" if 1e-3 <= value < 1e5 else f"{value:.0e}"
-    return f"{shorten_power(digits)}{TIMES}"
-
-
-def format_interval(low: float | None, high: float | None) -> str:
-    return MISSING if low is None and high is None else f"[{format_bound(low)}, {format_bound(high)}]"
-
-
-def format_bound(bound: float | None) -> str:
-    return "∞" if bound == math.inf else format_ratio(bound)
+    return f"{wording.shorten_power(digits)}{wording.TIMES}"
 
 
 def sign_of_speedup(value: float | None) -> str:
@@ -124,16 +95,12 @@ def sign_of_speedup(value: float | None) -> str:
 def format_quantity(value: float | None) -> str:
     """A positive number with the prefix of its thousands: 1.5 G. Space and prefix precede a unit: 1.5 Gflop/s."""
     if value is None or not math.isfinite(value):
-        return MISSING
+        return wording.UNKNOWN
     for size, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")):
         # 999.6 reads 1000 in three digits, which is the next prefix's to write.
         if size * 0.9995 <= value < size * 1e4:
             return f"{value / size:.3g} {prefix}".rstrip() if value < size * 999.5 else f"{value / size:.0f} {prefix}"
-    return f"{value:.3g}" if 1e-3 <= value < 1 or value == 0 else shorten_power(f"{value:.0e}")
-
-
-def format_time(at: datetime) -> str:
-    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M UTC")
+    return f"{value:.3g}" if 1e-3 <= value < 1 or value == 0 else wording.shorten_power(f"{value:.0e}")
 
 
 def count_nouns(count: int, noun: str) -> str:

@@ -8,12 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markupsafe import escape
 
+from leaderboard import wording
 from leaderboard.charts.text import (
     clean_text,
-    format_interval,
     format_quantity,
-    format_ratio,
-    format_speedup,
     format_tick,
     shorten_text,
     shorten_to_bytes,
@@ -60,13 +58,13 @@ def test_short_text_stays_whole() -> None:
     [(None, "—"), (math.nan, "—"), (math.inf, "—"), (1.234, "1.23"), (12.34, "12.3"), (123.4, "123"), (1e9, "1.0e9")],
 )
 def test_ratios_show_three_digits_or_a_dash(value: float | None, shown: str) -> None:
-    assert format_ratio(value) == shown
+    assert wording.ratio(value) == shown
 
 
 def test_speedups_say_what_they_are_times_of() -> None:
-    assert format_speedup(1.5) == "1.50\N{MULTIPLICATION SIGN}"
-    assert format_interval(1.0, math.inf) == "[1.00, ∞]"
-    assert format_interval(None, None) == "—"
+    assert wording.speedup(1.5) == "1.50\N{MULTIPLICATION SIGN}"
+    assert wording.interval((1.0, math.inf)) == "1.00–∞"
+    assert wording.interval((None, None)) == "—"
 
 
 @pytest.mark.parametrize(
