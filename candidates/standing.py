@@ -82,6 +82,7 @@ class Sort(StrEnum):
     """Largest first."""
 
     AGE = "age"
+    """By `updated_at`: the newest first."""
     SPEEDUP = "speedup"
     FLOOR = "floor"
     SHARE = "share"

@@ -25,6 +25,7 @@ from candidates.task import KernelTask
 from leaderboard.board import Board
 from leaderboard.filters import Asked, read_filters, write_cursor
 from leaderboard.pages.render import board_of, not_found
+from leaderboard.run_lines import kind_of
 
 router = APIRouter(prefix="/api/v1")
 
@@ -114,7 +115,7 @@ class RunsPage(BaseModel):
 
 @router.get("/wins")
 def wins(request: Request, query: Annotated[WinsPageQuery, Query()]) -> Wins:
-    """Kernels by the page's ranking, largest first."""
+    """Kernels by the page's ranking: the newest first, or the largest of another order."""
     page = _find(board_of(request), query.asked(), query.limit)
     return Wins(standings=page.standings, next=None if page.next is None else write_cursor(page.next))
 
@@ -224,7 +225,10 @@ def _csv_line(cells: list[Any]) -> str:
 
 
 def _document(run: RunEntry) -> RunDocument:
-    kind = type(run.request).__name__.removesuffix("Request").lower()
     return RunDocument(
-        run_id=run.run_id, kind=kind, started_at=run.started_at, ended_at=run.ended_at, report=run.report
+        run_id=run.run_id,
+        kind=kind_of(run.request),
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+        report=run.report,
     )

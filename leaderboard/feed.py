@@ -53,7 +53,7 @@ def _add_entry(root: ElementTree.Element, standing: Standing, address: str) -> N
         f"best baseline on {standing.device_id}, {wording.share(standing.share_of_floor)} of the roofline; "
         f"{wording.share(standing.share_of_time)} of the traffic's time. {standing.reason}"
     )
-    _add(entry, "summary", figures)
+    _add(entry, "summary", figures.rstrip())
 
 
 def _add(parent: ElementTree.Element, name: str, text: str = "", **attributes: str) -> ElementTree.Element:

@@ -21,7 +21,9 @@ from leaderboard.serving import read_serving
 
 def wins(
     state: Annotated[str, typer.Option(help="wins, all, or one state: live, shipped, won, rejected, …")] = "wins",
-    sort: Annotated[str, typer.Option(help="age, speedup, floor, share or end_to_end; largest first.")] = "age",
+    sort: Annotated[
+        str, typer.Option(help="age (newest first), speedup, floor, share or end_to_end (largest first).")
+    ] = "age",
     op: Annotated[str | None, typer.Option(help="Of this op alone.")] = None,
     device: Annotated[str | None, typer.Option(help="By the id of its fingerprint.")] = None,
     model: Annotated[str | None, typer.Option(help="The served model that the op was found in.")] = None,

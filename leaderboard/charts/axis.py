@@ -113,7 +113,8 @@ def speedup_axis(estimates: Iterable[float | None], bounds: Iterable[float | Non
 
 
 def time_ticks(low: datetime, high: datetime, most: int) -> list[tuple[datetime, str]]:
-    """Whole minutes, hours, days, weeks, months or years in UTC, each with its label."""
+    """Whole minutes, hours, days, weeks, months or years in UTC, each with its label; the beginning where none of them
+    is between."""
     span_s = (high - low).total_seconds()
     step_s = next((step for step in STEPS_S if step * most >= span_s), None)
     if step_s is None:
@@ -121,6 +122,8 @@ def time_ticks(low: datetime, high: datetime, most: int) -> list[tuple[datetime,
     first = math.ceil((low - MONDAY).total_seconds() / step_s)
     last = math.floor((high - MONDAY).total_seconds() / step_s)
     found = [MONDAY + timedelta(seconds=step_s * multiple) for multiple in range(first, last + 1)]
+    if not found:
+        return [(low, f"{low.day} {low:%b} {low:%H:%M}")]
     return [(at, f"{at.day} {at:%b}" if step_s >= 86400 or at.hour + at.minute == 0 else f"{at:%H:%M}") for at in found]
 
 

@@ -69,7 +69,8 @@ class Layout:
     plot_end: float
     value_end: float
     interval_end: float | None
-    count_end: float
+    count_end: float | None
+    """None: no row has a count."""
     label_columns: int
     baseline_columns: int
     has_headings: bool
@@ -78,6 +79,7 @@ class Layout:
 
 def lay_out(bars: IntervalBars, sheet: Sheet) -> Layout:
     has_baselines = any(row.baseline for row in bars.rows)
+    count_end = sheet.width - 2 if any(row.count is not None for row in bars.rows) else None
     if sheet.width < WIDE.width:
         return Layout(
             baseline=0,
@@ -85,7 +87,7 @@ def lay_out(bars: IntervalBars, sheet: Sheet) -> Layout:
             plot_end=sheet.width - 100,
             value_end=sheet.width - 38,
             interval_end=None,
-            count_end=sheet.width - 2,
+            count_end=count_end,
             label_columns=int(sheet.width / LABEL_WIDTH),
             baseline_columns=10,
             has_headings=True,
@@ -96,7 +98,7 @@ def lay_out(bars: IntervalBars, sheet: Sheet) -> Layout:
         plot_end=sheet.width - 220,
         value_end=sheet.width - 150,
         interval_end=sheet.width - 48,
-        count_end=sheet.width - 2,
+        count_end=count_end,
         label_columns=27,
         baseline_columns=11,
         has_headings=False,
@@ -167,8 +169,10 @@ def draw_row(row: IntervalRow, layout: Layout, axis: Axis, y: float) -> list[Mar
     interval = wording.interval((row.low, row.high))
     if layout.interval_end is not None and estimate is not None and 1 < len(interval) <= WIDEST_INTERVAL:
         pieces.append(text(layout.interval_end, y, interval, "chart-end chart-muted"))
-    count = str(row.count) if row.count is not None and row.count < 10_000 else format_quantity(row.count)
-    return [*pieces, text(layout.count_end, y, count.replace(" ", ""), "chart-end chart-muted")]
+    if layout.count_end is not None:
+        count = str(row.count) if row.count is not None and row.count < 10_000 else format_quantity(row.count)
+        pieces.append(text(layout.count_end, y, count.replace(" ", ""), "chart-end chart-muted"))
+    return pieces
 
 
 def judge_row(row: IntervalRow) -> tuple[str, Shape]:
@@ -198,7 +202,7 @@ def draw_whisker(row: IntervalRow, axis: Axis, y: float) -> str:
 def draw_axis(axis: Axis, layout: Layout, bottom: float) -> list[Markup]:
     one = axis.place(1.0)
     top = AXIS_HEIGHT - 6
-    pieces = [text(layout.count_end, 10, "n", "chart-end chart-muted")]
+    pieces = [] if layout.count_end is None else [text(layout.count_end, 10, "n", "chart-end chart-muted")]
     if layout.interval_end is not None:
         pieces.append(text(layout.interval_end, 10, "interval", "chart-end chart-muted"))
     grid = ""

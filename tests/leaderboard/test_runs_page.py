@@ -227,8 +227,16 @@ def test_a_report_shows_every_op_the_gates_and_the_traffic(board: Board) -> None
         assert words in page
     assert f"/candidates/{KERNEL.id}" in page
     assert page.count('class="state shipped"') == page.count('class="state no_program"') == 1
-    assert page.count("<table") == page.count("<caption")
+    assert page.count("<table") == page.count("<caption") == page.count('class="scroll"')
     assert_harmless(page)
+
+
+def test_an_op_that_was_not_searched_has_no_page_to_link_to(board: Board) -> None:
+    end_run(board.ledger, "run-1")
+    page = visit(board).get("/runs/run-1").text
+    assert "Wide" in page
+    assert page.count('href="/ops/') == 1
+    assert 'href="/ops/Wide"' not in page
 
 
 def test_a_run_whose_kernel_was_taken_back_still_has_its_report(board: Board) -> None:

@@ -75,3 +75,8 @@ def test_ticks_of_a_day_are_hours_and_of_a_year_months() -> None:
     assert day == ["1 Nov", "06:00", "12:00", "18:00", "2 Nov"]
     months = [label for _, label in time_ticks(start, start + timedelta(days=300), 4)]
     assert months == ["Jan 2027", "Apr 2027", "Jul 2027"]
+
+
+def test_less_than_a_minute_is_told_by_its_beginning() -> None:
+    start = datetime(2026, 11, 30, 16, 11, 5, tzinfo=UTC)
+    assert time_ticks(start, start + timedelta(seconds=30), 4) == [(start, "30 Nov 16:11")]

@@ -75,6 +75,12 @@ def test_neighbours_share_their_label() -> None:
     assert texts_of(root).count("w") == 1
 
 
+def test_where_no_row_has_a_count_there_is_no_column_for_it() -> None:
+    counted = IntervalBars(title="t", rows=(IntervalRow(label="w", estimate=1.2, low=1.1, high=1.3, count=7),))
+    assert {"n", "7"} <= set(texts_of(check_drawing(draw_interval_bars(counted))))
+    assert not {"n", "—"} & set(texts_of(check_drawing(draw_interval_bars(one_row(1.2, 1.1, 1.3)))))
+
+
 def test_the_table_holds_every_number() -> None:
     bars = IntervalBars(
         title="t", rows=(IntervalRow(label="w", baseline="eager", estimate=1.234, low=1.1, high=math.inf, count=7),)
