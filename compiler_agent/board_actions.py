@@ -17,6 +17,8 @@ class BuildActions:
     def rollback(self, by: str, live: str | None = None) -> Moved:
         try:
             approval = roll_back(self._settings, by, live)
-        except (NothingToRollBack, LiveMoved, BuildRefused, SigningKeyFault) as error:
+        except NothingToRollBack as error:
+            raise ActionRefused("no build is live") from error  # whoever asks need not know where the home is
+        except (LiveMoved, BuildRefused, SigningKeyFault) as error:
             raise ActionRefused(str(error)) from error
         return Moved(live=approval.build_id, previous=approval.previous)

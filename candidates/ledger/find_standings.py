@@ -74,13 +74,6 @@ def find_standings(
     return Page(standings=standings, next=last)
 
 
-def find_standing(ledger: Ledger, task_id: str, candidate_id: str, serving: InService) -> Standing | None:
-    place = StandingRow.task_id == task_id, StandingRow.candidate_id == candidate_id
-    with ledger.reader.connect() as connection:
-        row = connection.execute(select(StandingRow).where(*place)).first()
-        return None if row is None else in_service(as_standing(row, row.share_of_time), serving)
-
-
 def standings_of(ledger: Ledger, candidate_ids: Iterable[str], serving: InService) -> tuple[Standing, ...]:
     """At every task, the newest first."""
     statement = select(StandingRow).where(StandingRow.candidate_id.in_(list(candidate_ids)))

@@ -73,6 +73,12 @@ def test_says_why_it_cannot(settings: Settings, actions: Actions) -> None:
     assert BuildStore(settings.home).current() == live
 
 
+def test_a_refusal_does_not_say_where_the_home_is(settings: Settings, actions: Actions) -> None:
+    with pytest.raises(ActionRefused, match="no build is live") as refused:
+        actions.rollback("ann")
+    assert str(settings.home) not in str(refused.value)
+
+
 def test_another_build_than_was_meant_stays_live(settings: Settings, actions: Actions) -> None:
     old, new = go_live(settings, "old"), go_live(settings, "new")
     with pytest.raises(ActionRefused, match=f"{new} is live, and not {old}"):

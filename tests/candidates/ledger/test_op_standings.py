@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import event, insert
 
 from candidates.ledger.evaluations import Evaluations
-from candidates.ledger.find_standings import find_standing, standings_of
+from candidates.ledger.find_standings import standings_of
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.op_standings import (
     OpPlace,
@@ -146,9 +146,8 @@ def test_the_latest_measurement_is_that_of_the_standing(past):
 
     def told():
         measured = latest_measurement(past.ledger, TASK.id, candidate_id)
-        standing = find_standing(past.ledger, TASK.id, candidate_id, NOBODY)
+        (standing,) = standings_of(past.ledger, [candidate_id], NOBODY)
         assert measured is not None
-        assert standing is not None
         assert standing.speedup == measured.traffic_weighted_speedup
         return standing.speedup
 

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from candidates.hot_ops import HotOp, HotWorkload
 from candidates.ledger import standings
 from candidates.ledger.evaluations import Evaluations
-from candidates.ledger.find_standings import find_facets, find_standing, find_standings, standings_of
+from candidates.ledger.find_standings import find_facets, find_standings, standings_of
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.retractions import Retractions
 from candidates.ledger.standing_rows import StandingRow
@@ -74,8 +74,7 @@ def gated(ledger, *, run_id="run-1", **changes):
 
 
 def standing(ledger, serving=NOBODY):
-    found = find_standing(ledger, TASK.id, KERNEL_ID, serving)
-    assert found is not None
+    (found,) = (each for each in standings_of(ledger, [KERNEL_ID], serving) if each.task_id == TASK.id)
     return found
 
 
