@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import re
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from candidates.ledger.tables import ProgressRow, RunRow
 from candidates.measurement import Interval
 from candidates.measurement import Stage as MeasurementStage
 from candidates.run import Progress, Ranking, RunRequest, SearchEnd, Stage, TuneReport, TuneRequest
+from candidates.savings import savings_of
 from candidates.spending import BudgetStop, ModelBudget
 from candidates.task import SiteLevel
 from leaderboard.board import Board
@@ -229,6 +231,17 @@ def test_a_report_shows_every_op_the_gates_and_the_traffic(board: Board) -> None
     assert page.count('class="state shipped"') == page.count('class="state no_program"') == 1
     assert page.count("<table") == page.count("<caption") == page.count('class="scroll"')
     assert_harmless(page)
+
+
+def test_the_home_page_says_what_the_last_run_saves_and_what_that_is_worth(tmp_path: Path) -> None:
+    board = make_board(tmp_path, usd_per_device_hour=3.5)
+    end_run(board.ledger, "run-1")
+    savings = savings_of(report_run(board.ledger, "run-1", None))
+    assert savings is not None
+    page = visit(board).get("/").text
+    assert f"<dd>{savings.saved_hours:.1f} h</dd>" in page
+    assert f"<dd>${savings.usd(3.5):.2f}</dd>" in page
+    assert "no price is set" in visit(replace(board, usd_per_device_hour=None)).get("/").text
 
 
 def test_an_op_that_was_not_searched_has_no_page_to_link_to(board: Board) -> None:
