@@ -140,8 +140,8 @@ def _conditions(states: Sequence[State], serving: InService) -> Iterator[ColumnE
     """One for each state that is asked for; no standing satisfies two."""
     for state in stored_states(states):
         condition = StandingRow.state == state.value
-        is_elsewhere = not serving.live or state is State.RETRACTED
-        yield condition if is_elsewhere else and_(condition, not_(is_at(serving.live)))
+        none_is_live = not serving.live or state is State.RETRACTED
+        yield condition if none_is_live else and_(condition, not_(is_at(serving.live)))
     for state, places in ((State.LIVE, serving.live - serving.shadow), (State.SHADOW, serving.live & serving.shadow)):
         if state in states and places:
             yield and_(is_at(places), StandingRow.state != State.RETRACTED.value)

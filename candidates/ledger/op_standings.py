@@ -61,6 +61,7 @@ def devices_of(ledger: Ledger, op: str, serving: InService) -> tuple[TriedOn, ..
         for device_id, state, count, updated_s in connection.execute(grouped):
             found[device_id][State(state)] = count
             newest[device_id] = max(newest[device_id], updated_s)
+        # An expression, so that the few that are live are looked up and not all that was tried for the op.
         live = select(StandingRow).where(StandingRow.op + "" == op, is_at(serving.live))
         for row in connection.execute(live) if serving.live else ():
             told = in_service(as_standing(row, row.share_of_time), serving)
