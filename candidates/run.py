@@ -222,6 +222,7 @@ class OpReport(Record):
     speedup_over_best: float | None
     interval: Interval | None
     share_of_floor: float | None
+    """All workloads weighted by traffic."""
     decision: OpDecision
     reason: str
     stop_reason: str | None = None
@@ -270,7 +271,7 @@ class TuneReport(Record):
     decision: SearchDecision
     candidate: str | None
     best_baseline: Baseline | None
-    """Of the workload in which traffic spends most time; `share_of_floor` too."""
+    """Of the workload in which traffic spends most time."""
     speedup_over_best: float | None
     """Weighted by traffic."""
     interval: Interval | None

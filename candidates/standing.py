@@ -172,15 +172,13 @@ def decide_state(
         if not promotion.is_promoted:
             failed = ", ".join(gate.name for gate in promotion.gates if not gate.passed)
             return Outcome(state=State.UNDECIDED, reason=f"not passed: {failed}")
-        return Outcome(state=State.SHIPPED, reason="") if is_shipped else _won(why_not_shipped)
+        if is_shipped:
+            return Outcome(state=State.SHIPPED, reason="")
+        return Outcome(state=State.WON, reason=why_not_shipped)
     if end is None:
         return Outcome(state=State.SCREENED, reason="others of its search were faster")
     states = {"lost": State.LOST, "rejected": State.REJECTED, "undecided": State.UNDECIDED, "no_program": State.LOST}
     return Outcome(state=states.get(end.decision, State.UNDECIDED), reason=end.reason)
-
-
-def _won(why_not_shipped: str) -> Outcome:
-    return Outcome(state=State.WON, reason=why_not_shipped)
 
 
 def in_service(standing: Standing, serving: InService) -> Standing:

@@ -75,7 +75,7 @@ def print_tune_report(report: TuneReport, console: Console) -> None:
         )
     if report.best_baseline is not None and report.share_of_floor is not None:
         console.print(
-            f"heaviest workload: {report.share_of_floor:.0%} of floor, best baseline {report.best_baseline.value}",
+            f"{report.share_of_floor:.0%} of floor; heaviest workload: best baseline {report.best_baseline.value}",
             highlight=False,
         )
     console.print(f"stopped: {report.stop_reason}", highlight=False, markup=False)

@@ -21,7 +21,8 @@ from leaderboard.pages import builds, candidate, compare, home, op, rollback, ru
 from leaderboard.pages.render import STATIC
 from leaderboard.webhooks.target import WebhookTarget
 
-_PAGES = (home, runs, builds, rollback, candidate, op, compare, transcript)
+_PAGES = (home, runs, rollback, builds, candidate, op, compare, transcript)
+"""The first whose path fits answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

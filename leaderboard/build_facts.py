@@ -5,11 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from candidates.ledger.flaws import Flaws
 from candidates.ledger.gates import end_to_end_of, gates_of_build, runs_of_build
 from candidates.ledger.pull_requests import PullRequestFacts
+from candidates.ledger.tables import BuildRow, in_utc
 from candidates.promotion import EndToEnd, Gate, have_passed
 from candidates.pull_requests.facts import PullRequestFact, standings
 from candidates.serving_build.build import Build
@@ -76,12 +78,14 @@ def _facts_of(board: Board, build: Build, flaws: Flaws) -> BuildFacts | None:
     with Session(board.ledger.engine) as session:
         runs = runs_of_build(session, build.id)
         gates = gates_of_build(session, build.id)
+        recorded_at = session.scalar(select(func.min(BuildRow.recorded_at)).where(BuildRow.build_id == build.id))
         measured = (end_to_end_of(session, run_id) for run_id in runs)
         end_to_end = next((figures for figures in measured if figures is not None), None)
     found = {entry.id: flaws.of(entry.id) for entry in build.manifest.kernels}
     return BuildFacts(
         build=build,
-        made_at=made_at,
+        # A folder that was copied is younger than its build; of one from elsewhere the ledger knows nothing.
+        made_at=made_at if recorded_at is None else in_utc(recorded_at),
         runs=runs,
         gates=gates,
         end_to_end=end_to_end,

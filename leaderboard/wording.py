@@ -82,8 +82,8 @@ def age(moment: datetime, now: datetime | None = None) -> str:
     passed = ((now or datetime.now(UTC)) - moment).total_seconds()
     if passed < 90:
         return "now"
-    for unit, length in (("min", 60.0), ("h", 3600.0)):
-        if passed < 60 * length if unit == "min" else passed < 48 * length:
+    for unit, length, most in (("min", 60.0, 3600.0), ("h", 3600.0, 48 * 3600.0)):
+        if passed < most:
             return f"{passed / length:.0f} {unit}"
     return f"{passed / 86400:.0f} d"
 

@@ -53,7 +53,7 @@ class Claim(Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class LastAttempt:
     """The last attempt at an event."""
 
     attempt: int
@@ -94,9 +94,9 @@ class Deliveries:
         with Session(self._engine) as session:
             return session.scalars(gone).first() is not None
 
-    def standings(self, event_ids: Iterable[str]) -> dict[str, Standing]:
+    def last_attempts(self, event_ids: Iterable[str]) -> dict[str, LastAttempt]:
         """By event; without those that were never tried."""
-        found: dict[str, Standing] = {}
+        found: dict[str, LastAttempt] = {}
         with Session(self._engine) as session:
             for some in _in_groups(event_ids):
                 ended = select(WebhookDeliveryRow).where(
@@ -108,7 +108,7 @@ class Deliveries:
                 )
                 for row in session.scalars(claimed.order_by(WebhookAttemptRow.attempt)):
                     record = outcomes.get((row.event_id, row.attempt))
-                    found[row.event_id] = Standing(
+                    found[row.event_id] = LastAttempt(
                         attempt=row.attempt,
                         claimed_at=Claim.model_validate(row.record).at,
                         outcome=None if record is None else _OUTCOME.validate_python(record),

@@ -69,7 +69,8 @@ def report_tune(ledger: Ledger, run_id: str, task_id: str) -> TuneReport:
     if end is None:
         raise LedgerError(f"the search of {run_id} has not ended: nothing to report")
     measurement = measurement_of(ledger, run_id, end)
-    heaviest = measurement.heaviest(ledger.task(task_id).public_calls_per_hour) if measurement is not None else None
+    calls_per_hour = ledger.task(task_id).public_calls_per_hour
+    heaviest = measurement.heaviest(calls_per_hour) if measurement is not None else None
     calls, account = ModelCalls(ledger), run_account(run_id)
     spent = calls.used(account)
     return TuneReport(
@@ -81,7 +82,7 @@ def report_tune(ledger: Ledger, run_id: str, task_id: str) -> TuneReport:
         best_baseline=heaviest.best_baseline if heaviest is not None else None,
         speedup_over_best=measurement.traffic_weighted_speedup if measurement is not None else None,
         interval=measurement.interval if measurement is not None else None,
-        share_of_floor=heaviest.share_of_floor if heaviest is not None else None,
+        share_of_floor=measurement.share_of_floor(calls_per_hour) if measurement is not None else None,
         tried=end.tried,
         reason=end.reason,
         stop_reason=end.stop_reason,
@@ -134,7 +135,7 @@ def _report_op(
         best_baseline=heaviest.best_baseline if heaviest is not None else None,
         speedup_over_best=measurement.traffic_weighted_speedup if measurement is not None else None,
         interval=measurement.interval if measurement is not None else None,
-        share_of_floor=heaviest.share_of_floor if heaviest is not None else None,
+        share_of_floor=measurement.share_of_floor(calls_per_hour) if measurement is not None else None,
         decision=decision,
         reason=reason,
         stop_reason=end.stop_reason if end is not None else None,

@@ -24,9 +24,7 @@ from leaderboard.charts.svg import (
     text,
     title,
 )
-from leaderboard.charts.table import Table
 from leaderboard.charts.text import (
-    clean_text,
     count_nouns,
     format_tick,
     shorten_text,
@@ -174,18 +172,4 @@ def summarise(heat_map: HeatMap, rows: int, columns: int) -> str:
     return (
         f"Speedups of {count_nouns(rows, heat_map.row_noun)} by {count_nouns(columns, heat_map.column_noun)}{extent};"
         f" {sum(speedup > 1 for speedup in found)} of {len(found)} are above {format_tick(1)}."
-    )
-
-
-def heat_map_table(heat_map: HeatMap) -> Table:
-    """A row for each row of the map; a dash where there is no value."""
-    names = list(dict.fromkeys(cell.row for cell in heat_map.cells))
-    columns = list(dict.fromkeys(cell.column for cell in heat_map.cells))
-    shown = {(cell.row, cell.column): wording.speedup(cell.speedup) for cell in heat_map.cells}
-    return Table(
-        caption=clean_text(heat_map.title),
-        columns=(clean_text(heat_map.row_noun), *map(clean_text, columns)),
-        rows=tuple(
-            (clean_text(name), *(shown.get((name, column), wording.UNKNOWN) for column in columns)) for name in names
-        ),
     )

@@ -25,9 +25,7 @@ from leaderboard.charts.svg import (
     text,
     title,
 )
-from leaderboard.charts.table import Table
 from leaderboard.charts.text import (
-    clean_text,
     count_nouns,
     format_quantity,
     format_tick,
@@ -119,7 +117,7 @@ def draw_interval_bars(bars: IntervalBars, sheet: Sheet = WIDE) -> Markup:
     drawn = take_within((row.piece for row in rows), sheet.most_bytes - BYTES_BESIDE_ROWS)
     bottom = rows[len(drawn) - 1].bottom if drawn else AXIS_HEIGHT
     left_out = len(rows) - len(drawn)
-    more = [text(0, bottom + 12, f"{count_nouns(left_out, 'more row')} not drawn: see the numbers", "chart-muted")]
+    more = [text(0, bottom + 12, f"{count_nouns(left_out, 'more row')} not drawn", "chart-muted")]
     return image(
         name=bars.title,
         summary=summarise(bars),
@@ -230,21 +228,4 @@ def summarise(bars: IntervalBars) -> str:
         f"Of {count_nouns(len(bars.rows), 'speedup')}, {faster} are faster than {format_tick(1)} in their whole"
         f" interval, {slower} slower, {len(measured) - faster - slower} undecided"
         + (f" and {dashes} without an estimate." if dashes else ".")
-    )
-
-
-def interval_bars_table(bars: IntervalBars) -> Table:
-    return Table(
-        caption=clean_text(bars.title),
-        columns=("Workload", "Baseline", "Speedup", "Interval", "n"),
-        rows=tuple(
-            (
-                clean_text(row.label),
-                clean_text(row.baseline),
-                wording.speedup(row.estimate),
-                wording.interval((row.low, row.high)),
-                wording.UNKNOWN if row.count is None else str(row.count),
-            )
-            for row in bars.rows
-        ),
     )

@@ -25,7 +25,6 @@ from leaderboard.charts.svg import (
     share_of_bytes,
     text,
 )
-from leaderboard.charts.table import Table
 from leaderboard.charts.text import clean_text, count_nouns
 
 BOX_WIDTH, BOX_HEIGHT = 126.0, 36.0
@@ -207,24 +206,6 @@ def summarise(lineage: Lineage, drawn: int) -> str:
     speedups = [speedup for node in lineage.nodes if (speedup := usable_ratio(node.speedup)) is not None]
     fastest = f", the fastest {wording.speedup(max(speedups))}" if speedups else ""
     return f"{count_nouns(len(lineage.nodes), 'candidate')} ({found}){fastest}; {drawn} are drawn."
-
-
-def lineage_table(lineage: Lineage) -> Table:
-    """Every candidate with its parents' ids, as claimed."""
-    return Table(
-        caption=clean_text(lineage.title),
-        columns=("Candidate", "Id", "State", "Speedup", "Parents"),
-        rows=tuple(
-            (
-                clean_text(node.label),
-                clean_text(node.id),
-                node.state.value,
-                wording.speedup(node.speedup),
-                list_parents(node.parents),
-            )
-            for node in lineage.nodes
-        ),
-    )
 
 
 def list_parents(parents: Sequence[str]) -> str:

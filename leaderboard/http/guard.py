@@ -17,6 +17,7 @@ Not here: slow clients and the size of headers are the server's to bound (`h11_m
 `timeout_keep_alive`, `limit_concurrency`), and tokens are the actions' to ask for.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,7 +88,7 @@ class Guard:
         send = _with_headers(send, is_kept=is_read)
         refusal = self._look_at(scope)
         if refusal is not None:
-            await _refuse(send, refusal)
+            await _refuse(send, refusal, scope["path"])
             return
         if is_read:
             await self._app(scope, receive, send)
@@ -96,7 +97,7 @@ class Guard:
             case bytes() as body:
                 await self._app(scope, _replay(body, receive), send)
             case _Refusal() as refusal:
-                await _refuse(send, refusal)
+                await _refuse(send, refusal, scope["path"])
             case None:
                 pass
 
@@ -194,10 +195,12 @@ def _replay(body: bytes, receive: Receive) -> Receive:
     return receive_again
 
 
-async def _refuse(send: Send, refusal: _Refusal) -> None:
-    text = f"{refusal.message}\n".encode()
+async def _refuse(send: Send, refusal: _Refusal, path: str) -> None:
+    """As the API says what it says, or in plain words."""
+    is_api = "/api/" in path
+    text = (json.dumps({"detail": refusal.message}) if is_api else f"{refusal.message}\n").encode()
     headers = [
-        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-type", b"application/json" if is_api else b"text/plain; charset=utf-8"),
         (b"content-length", str(len(text)).encode()),
         (b"cache-control", b"no-store"),
         # What is left of a body is not read.

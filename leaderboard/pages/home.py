@@ -12,7 +12,7 @@ from candidates.run import OpDecision, PromoteRequest, RunReport, RunRequest
 from candidates.savings import Savings, savings_of
 from candidates.standing import Filters, Sort, State
 from leaderboard.filters import read_filters, write_cursor
-from leaderboard.pages.render import board_of, render
+from leaderboard.pages.render import board_of, link, render
 
 router = APIRouter()
 
@@ -42,7 +42,7 @@ def home(request: Request) -> HTMLResponse:
     page = find_standings(board.ledger, asked.filters, asked.sort, serving=serving, limit=SHOWN, after=asked.after)
     is_plain = not asked.query and asked.after is None
     others = Filters(states=(State.REJECTED, State.UNDECIDED, State.LOST))
-    return render(
+    shown = render(
         request,
         "home.html",
         headline=find_headline(board.ledger),
@@ -58,6 +58,10 @@ def home(request: Request) -> HTMLResponse:
         next=None if page.next is None else write_cursor(page.next),
         others=find_standings(board.ledger, others, serving=serving, limit=SHOWN_ELSE).standings if is_plain else (),
     )
+    if "hx-request" in request.headers:
+        # The address that the browser shows, and people hand on: without the filters that filter nothing.
+        shown.headers["hx-push-url"] = link(request, "", **asked.query)
+    return shown
 
 
 def find_headline(ledger: Ledger) -> Headline | None:

@@ -36,6 +36,12 @@ class _Refused(Exception):
         self.status_code, self.message = status_code, message
 
 
+@router.get("/builds/rollback")
+def ask(request: Request) -> Response:
+    """The address that a refused form leaves in the browser."""
+    return RedirectResponse(link(request, "builds"))
+
+
 @router.post("/builds/rollback")
 async def roll_back_by_form(
     request: Request,

@@ -23,7 +23,7 @@ from typing import NamedTuple
 from sqlalchemy.exc import SQLAlchemyError
 from standardwebhooks import Webhook
 
-from candidates.ledger.deliveries import Delivered, Deliveries, Failed, GivenUp, Gone, Outcome, Standing
+from candidates.ledger.deliveries import Delivered, Deliveries, Failed, GivenUp, Gone, LastAttempt, Outcome
 from candidates.ledger.events import Event, events_after, newest_positions, positions_before
 from candidates.ledger.ledger import Ledger
 from leaderboard.webhooks.post import PostFailed, post_over_http
@@ -78,15 +78,15 @@ def deliver_due(
         return ()
     position = deliveries.position(start=newest_positions(ledger))
     events = events_after(ledger, position)
-    standings = deliveries.standings(event.id for event in events)
-    attempted, unsettled = [], [event for event in events if not _is_settled(standings.get(event.id))]
+    last_attempts = deliveries.last_attempts(event.id for event in events)
+    attempted, unsettled = [], [event for event in events if not _is_settled(last_attempts.get(event.id))]
     for event in tuple(unsettled):
-        standing = standings.get(event.id)
-        if standing is not None and _due_at(standing) > now():
-            if standing.attempt >= _ORDERED_ATTEMPTS:
+        last = last_attempts.get(event.id)
+        if last is not None and _due_at(last) > now():
+            if last.attempt >= _ORDERED_ATTEMPTS:
                 continue
             break
-        done = _attempt(deliveries, target, event, standing, now, post, permalink, chance)
+        done = _attempt(deliveries, target, event, last, now, post, permalink, chance)
         if done is None:
             break
         attempted.append(done)
@@ -100,30 +100,30 @@ def deliver_due(
     return tuple(attempted)
 
 
-def _is_settled(standing: Standing | None) -> bool:
-    return standing is not None and isinstance(standing.outcome, Delivered | GivenUp)
+def _is_settled(last: LastAttempt | None) -> bool:
+    return last is not None and isinstance(last.outcome, Delivered | GivenUp)
 
 
-def _due_at(standing: Standing) -> datetime:
-    match standing.outcome:
+def _due_at(last: LastAttempt) -> datetime:
+    match last.outcome:
         case Failed(retry_at=retry_at):
             return retry_at
         case _:
-            return standing.claimed_at + timedelta(seconds=CLAIM_S)
+            return last.claimed_at + timedelta(seconds=CLAIM_S)
 
 
 def _attempt(
     deliveries: Deliveries,
     target: WebhookTarget,
     event: Event,
-    standing: Standing | None,
+    before: LastAttempt | None,
     now: Callable[[], datetime],
     post: Post,
     permalink: Permalink,
     chance: Callable[[], float],
 ) -> Attempted | None:
     """None: another process makes it."""
-    last = 0 if standing is None else standing.attempt
+    last = 0 if before is None else before.attempt
     if last >= MOST_ATTEMPTS:  # the last one's process was killed
         outcome: Outcome = GivenUp(message="nobody knows how the last attempt ended")
         deliveries.settle(event.id, last, outcome)

@@ -308,6 +308,11 @@ def test_tokens_that_cannot_be_read_are_told_to_the_log_alone(
     assert "cannot be read" in browser.get("/builds").text
 
 
+def test_the_address_that_a_refused_form_leaves_leads_to_the_builds(board: Board) -> None:
+    answer = visit(board, "/board").get("/board/builds/rollback", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (307, "/board/builds")
+
+
 def test_the_api_rolls_back_for_a_bearer(board: Board, tmp_path: Path) -> None:
     old, new = make_build(tmp_path, "old", is_live=True), make_build(tmp_path, "new", is_live=True)
     token, browser = board.tokens.create("ci"), visit(board)

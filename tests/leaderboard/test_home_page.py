@@ -68,6 +68,13 @@ def test_a_filter_that_is_none_is_refused_in_words(board):
     assert "no state best" in page.text
 
 
+def test_a_filtered_page_s_address_holds_what_filters_alone(board):
+    asked = {"state": "all", "op": "", "device": "", "sort": "speedup"}
+    answer = visit(board, root_path="/wins").get("/", params=asked, headers={"hx-request": "true"})
+    assert answer.headers["hx-push-url"] == "/wins/?state=all&sort=speedup"
+    assert "hx-push-url" not in visit(board).get("/", params=asked).headers
+
+
 def test_hostile_names_are_text(board):
     task = TASK.model_copy(update={"op": SCRIPT})
     promote(board, keep(board, "kernel", task, agent=SCRIPT), task)

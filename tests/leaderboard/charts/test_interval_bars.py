@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderboard.charts.interval_bars import IntervalBars, IntervalRow, draw_interval_bars, interval_bars_table
+from leaderboard.charts.interval_bars import IntervalBars, IntervalRow, draw_interval_bars
 from leaderboard.charts.svg import NARROW, WIDE, Sheet
 from tests.leaderboard.charts.drawings import HOSTILE, any_float, check_drawing, hostile_text, of_class, texts_of
 
@@ -30,7 +30,6 @@ def one_row(estimate: float | None, low: float | None = None, high: float | None
 @given(bars=st.builds(IntervalBars, title=hostile_text, rows=st.lists(rows, max_size=8).map(tuple)))
 def test_any_rows_make_a_sound_drawing(sheet: Sheet, bars: IntervalBars) -> None:
     check_drawing(draw_interval_bars(bars, sheet))
-    assert len(interval_bars_table(bars).rows) == len(bars.rows)
 
 
 def test_no_rows_make_a_sentence() -> None:
@@ -79,10 +78,3 @@ def test_where_no_row_has_a_count_there_is_no_column_for_it() -> None:
     counted = IntervalBars(title="t", rows=(IntervalRow(label="w", estimate=1.2, low=1.1, high=1.3, count=7),))
     assert {"n", "7"} <= set(texts_of(check_drawing(draw_interval_bars(counted))))
     assert not {"n", "—"} & set(texts_of(check_drawing(draw_interval_bars(one_row(1.2, 1.1, 1.3)))))
-
-
-def test_the_table_holds_every_number() -> None:
-    bars = IntervalBars(
-        title="t", rows=(IntervalRow(label="w", baseline="eager", estimate=1.234, low=1.1, high=math.inf, count=7),)
-    )
-    assert interval_bars_table(bars).rows == (("w", "eager", "1.23\N{MULTIPLICATION SIGN}", "1.10–∞", "7"),)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leaderboard.charts.lineage import Lineage, Node, State, draw_lineage, lineage_table
+from leaderboard.charts.lineage import Lineage, Node, State, draw_lineage
 from tests.leaderboard.charts.drawings import HOSTILE, SVG, any_float, check_drawing, hostile_text, of_class, texts_of
 
 ids = st.one_of(st.integers(0, 9).map(str), st.sampled_from(HOSTILE))
@@ -34,7 +34,6 @@ def node(id: str, *parents: str, speedup: float | None = None) -> Node:
 )
 def test_any_nodes_make_a_sound_drawing(lineage: Lineage) -> None:
     check_drawing(draw_lineage(lineage))
-    assert len(lineage_table(lineage).rows) == len(lineage.nodes)
 
 
 def test_no_nodes_make_a_sentence() -> None:
@@ -93,9 +92,3 @@ def test_boxes_do_not_lie_on_each_other() -> None:
 def test_refuses_more_than_a_page_holds() -> None:
     with pytest.raises(ValueError, match="61 nodes to draw"):
         Lineage(title="t", nodes=(), most_drawn=61)
-
-
-def test_the_table_names_the_first_parents_and_counts_the_rest() -> None:
-    table = lineage_table(Lineage(title="t", nodes=(node("a", *map(str, range(25))), node("b"))))
-    assert table.rows[0][-1].endswith("18, 19 and 5 more")
-    assert table.rows[1][-1] == "—"
