@@ -38,6 +38,7 @@ def serve(opener: Callable[[str | None], Device], make: MakeContest | None = Non
     except DeviceFault as fault:
         exit_after(fault)
     answers.flush()
+    sys.stdout.flush()  # into standard error, where nothing else would bring what libraries have printed
     sys.stderr.flush()
     os._exit(0)  # libraries with threads of their own may not survive the interpreter's shutdown
 

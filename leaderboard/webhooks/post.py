@@ -5,7 +5,7 @@ import contextlib
 import socket
 import ssl
 from collections.abc import Mapping
-from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from http.client import HTTPConnection, HTTPException, HTTPSConnection, IncompleteRead
 from threading import Timer
 from urllib.parse import urlsplit
 
@@ -36,7 +36,9 @@ def post_over_http(url: str, headers: Mapping[str, str], body: bytes, timeout_s:
         try:
             connection.request("POST", (parts.path or "/") + (f"?{parts.query}" if parts.query else ""), body, headers)
             answer = connection.getresponse()
-            answer.read(_MOST_ANSWER_BYTES)
+            content = answer.read(_MOST_ANSWER_BYTES)
+            if answer.length and len(content) < _MOST_ANSWER_BYTES:
+                raise IncompleteRead(content, answer.length)
         finally:
             deadline.cancel()
         return answer.status

@@ -101,7 +101,8 @@ def runs(tmp_path):
 def hostile_draft(runs, text, number=0):
     kernel = Kernel(
         note=text,
-        changes={"op": text or "op", "site": text},
+        # The ledger takes neither a NUL nor a longer name for an op.
+        changes={"op": text.replace("\0", "")[:256] or "op", "site": text},
         source=f"// {text}".replace("\n", "\n// ") + f"\nint x{number};\n",
     )
     runs.add(f"run-{number}", kernel)

@@ -10,11 +10,11 @@ from candidates.ledger.retractions import Retractions
 from candidates.measurement import Interval
 from candidates.promotion import Retraction
 from candidates.pull_requests.facts import Event, PullRequestFact
-from tests.leaderboard.browser.kernels import (
+from tests.leaderboard.browser.nights import write_night_build
+from tests.leaderboard.browser.past_kernels import (
     OPS,
     make_candidate,
 )
-from tests.leaderboard.browser.nights import write_night_build
 from tests.leaderboard.browser.searched import Night, Place
 from tests.leaderboard.browser.texts import LINK, Say, as_it_is, briefly
 

@@ -16,7 +16,7 @@ from candidates.run import (
 from candidates.serving_build.build import Build
 from candidates.serving_build.manifest import InstallationSite
 from candidates.task import SiteLevel
-from tests.leaderboard.browser.kernels import (
+from tests.leaderboard.browser.past_kernels import (
     OpOfPast,
     shares_by_class,
 )

@@ -22,7 +22,8 @@ from candidates.serving_build.manifest import ranges_of_wins
 from candidates.spending import ModelBudget
 from candidates.task import KernelTask
 from tests.leaderboard.browser.dialogue import put_transcript
-from tests.leaderboard.browser.kernels import (
+from tests.leaderboard.browser.night_reports import end_to_end_of, make_ranking, make_replay, make_report, site_of
+from tests.leaderboard.browser.past_kernels import (
     MODEL,
     OPS,
     OpOfPast,
@@ -36,7 +37,6 @@ from tests.leaderboard.browser.kernels import (
     measure,
     wrong_values,
 )
-from tests.leaderboard.browser.night_reports import end_to_end_of, make_ranking, make_replay, make_report, site_of
 from tests.leaderboard.browser.searched import Night, Place, Searched
 from tests.leaderboard.browser.texts import Say, say_gates
 

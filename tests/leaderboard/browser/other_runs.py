@@ -21,7 +21,7 @@ from candidates.run import (
     TuneRequest,
 )
 from candidates.spending import ModelBudget
-from tests.leaderboard.browser.kernels import (
+from tests.leaderboard.browser.past_kernels import (
     OPS,
     accepted,
     gpu,

@@ -15,14 +15,14 @@ from candidates.ledger.ledger import Ledger
 from candidates.ledger.run_states import RunStates
 from candidates.serving_build.builds import BuildStore
 from tests.leaderboard.browser.asides import put_asides, put_counters, put_refused_build, put_untried
-from tests.leaderboard.browser.kernels import (
+from tests.leaderboard.browser.nights import first_progress, make_request, put_night, put_search_progress
+from tests.leaderboard.browser.other_runs import put_exam, put_tune
+from tests.leaderboard.browser.past_kernels import (
     OPS,
     ceilings_of,
     cpu,
     gpu,
 )
-from tests.leaderboard.browser.nights import first_progress, make_request, put_night, put_search_progress
-from tests.leaderboard.browser.other_runs import put_exam, put_tune
 from tests.leaderboard.browser.past_times import DAY, HOUR, back_date, run_id_of, spread_in_time
 from tests.leaderboard.browser.searched import Night, Place
 from tests.leaderboard.browser.texts import Say, as_it_is

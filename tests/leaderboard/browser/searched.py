@@ -9,7 +9,7 @@ from candidates.ledger.ledger import Ledger
 from candidates.measurement import Measurement
 from candidates.serving_build.build import Build
 from candidates.task import KernelTask
-from tests.leaderboard.browser.kernels import (
+from tests.leaderboard.browser.past_kernels import (
     OpOfPast,
 )
 from tests.leaderboard.browser.texts import Say
