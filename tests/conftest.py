@@ -1,5 +1,6 @@
 """What tests of several folders need."""
 
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -120,17 +121,26 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 QUICK_ONE_IN = {
+    "tests/candidates/benchmark/test_baseline.py": 2,
+    "tests/candidates/benchmark/test_gpu_track.py": 2,
     "tests/candidates/judge/test_gpu_sanitizers.py": 3,
     "tests/candidates/problems/": 3,
     "tests/candidates/pull_requests/test_generated_tests.py": 3,
     "tests/candidates/serving_build/test_engine_packages.py": 2,
     "tests/candidates/serving_build/test_hf_kernels.py": 2,
+    "tests/compiler_agent/agents/llm/test_llm_judged.py": 2,
     "tests/compiler_agent/agents/search/test_emitted": 2,
     "tests/compiler_agent/forges/": 3,
+    "tests/compiler_agent/gpu_check/": 2,
     "tests/compiler_agent/test_bad_input.py": 2,
+    "tests/compiler_agent/test_import_and_export.py": 2,
     "tests/kernel_sandbox/test_docker.py": 3,
+    "tests/leaderboard/browser/test_(accessible|below_a_proxy|hostile_texts).py": 3,
+    "tests/workflows/test_tuning_run.py": 2,
+    r"tests/.*\[postgresql": 3,
 }
-"""Of these only one in so many is quick, the others run with the slow ones: `make test` has a quarter of an hour."""
+"""By how their ids begin: of these only one in so many is quick, the others run with the slow ones. `make test` has a
+quarter of an hour."""
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
@@ -138,7 +148,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     seen = dict.fromkeys(QUICK_ONE_IN, 0)
     for item in items:
         for place, one_in in QUICK_ONE_IN.items():
-            if item.nodeid.startswith(place):
+            if re.match(place, item.nodeid):
                 if seen[place] % one_in:
                     item.add_marker(pytest.mark.slow)
                 seen[place] += 1

@@ -23,13 +23,13 @@ def court(request: pytest.FixtureRequest) -> Iterator[TritonCourt]:
     court.close()
 
 
-@each(HONEST, quick_one_in=3)
+@each(HONEST, quick_one_in=4)
 def test_accepts_honest_triton(court: TritonCourt, kernel: Kernel) -> None:
     outcome = court.hear(kernel)
     assert isinstance(outcome, NeedsDevice if NEEDS_DEVICE in kernel.expected else Accepted), outcome
 
 
-@each(ATTACKS, quick_one_in=2)
+@each(ATTACKS, quick_one_in=3)
 def test_rejects_wrong_triton(court: TritonCourt, kernel: Kernel) -> None:
     outcome = court.hear(kernel)
     assert isinstance(outcome, Rejected), outcome

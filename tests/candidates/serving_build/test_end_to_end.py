@@ -43,6 +43,7 @@ def files(model: LlamaForCausalLM, tmp_path: Path) -> ModelFiles:
     return ModelFiles(folder=folder, tokenizer=folder)
 
 
+@pytest.mark.slow
 def test_a_right_build_keeps_quality_and_is_paired_with_eager_and_the_live_one(
     files: ModelFiles, build: Build, tmp_path: Path, device: DeviceFingerprint, rmsnorm: ShippedKernel
 ) -> None:

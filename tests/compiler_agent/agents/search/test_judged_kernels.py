@@ -73,6 +73,7 @@ def test_judge_accepts_the_naive_kernel(tasks: dict[str, KernelTask]) -> None:
         assert isinstance(judge(tasks[op], candidate), Accepted), op
 
 
+@pytest.mark.slow
 def test_triton_for_a_task_of_gpus_compiles_for_them_and_is_accepted_as_interpreted(
     tasks: dict[str, KernelTask],
 ) -> None:
