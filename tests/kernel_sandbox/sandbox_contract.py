@@ -248,8 +248,9 @@ class SandboxContract:
         wait_for(lambda: process.cpu_time_ns() > 20_000_000)
         process.freeze()
         used_ns = process.cpu_time_ns()
-        time.sleep(0.02)
-        assert process.cpu_time_ns() == used_ns
+        time.sleep(0.05)
+        # The kernel may add a tick that it had not counted yet; who still ran would have used all of the time.
+        assert process.cpu_time_ns() - used_ns < 20_000_000
 
     def test_frozen_means_that_nothing_runs(self, session: SandboxSession) -> None:
         script = "(while :; do echo x >> /scratch/ticks; done) & while :; do echo x >> /scratch/ticks; done"
