@@ -90,9 +90,9 @@ class Sort(StrEnum):
 
 
 class Filters(Record):
-    """Which standings are asked for; what is None or empty filters nothing."""
+    """Which standings are asked for; what is None filters nothing."""
 
-    states: tuple[State, ...] = WINS
+    states: tuple[State, ...] = Field(default=WINS, min_length=1)
     op: str | None = None
     site: str | None = None
     device_id: str | None = None

@@ -9,7 +9,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from candidates.ledger.flaws import Flaws
-from candidates.ledger.gates import end_to_end_of, gates_of_build, runs_of_build
+from candidates.ledger.gates import found_of_build, runs_of_build
 from candidates.ledger.pull_requests import PullRequestFacts
 from candidates.ledger.tables import BuildRow, in_utc
 from candidates.promotion import EndToEnd, Gate, have_passed
@@ -31,7 +31,7 @@ class BuildFacts:
     """That made it, the newest first."""
     gates: tuple[Gate, ...]
     end_to_end: EndToEnd | None
-    """Of the newest run that measured it."""
+    """Of the newest run that measured it, as the gates are; None: there is none, or the model did not run with it."""
     signers: Sequence[str]
     """Keys that its signature file names; nobody has checked them for this page."""
     flaws: Mapping[str, str]
@@ -77,18 +77,16 @@ def _facts_of(board: Board, build: Build, flaws: Flaws) -> BuildFacts | None:
         return None
     with Session(board.ledger.engine) as session:
         runs = runs_of_build(session, build.id)
-        gates = gates_of_build(session, build.id)
+        measured = found_of_build(session, build.id)
         recorded_at = session.scalar(select(func.min(BuildRow.recorded_at)).where(BuildRow.build_id == build.id))
-        measured = (end_to_end_of(session, run_id) for run_id in runs)
-        end_to_end = next((figures for figures in measured if figures is not None), None)
     found = {entry.id: flaws.of(entry.id) for entry in build.manifest.kernels}
     return BuildFacts(
         build=build,
         # A folder that was copied is younger than its build; of one from elsewhere the ledger knows nothing.
         made_at=made_at if recorded_at is None else in_utc(recorded_at),
         runs=runs,
-        gates=gates,
-        end_to_end=end_to_end,
+        gates=() if measured is None else measured.gates,
+        end_to_end=None if measured is None else measured.end_to_end,
         signers=named_signers(build.path),
         flaws={candidate_id: flaw for candidate_id, flaw in found.items() if flaw is not None},
         pull_requests=_latest_of(PullRequestFacts(board.ledger).of_build(build.id)),

@@ -32,7 +32,9 @@ F = TypeVar("F", AttemptRow, MeasurementRow, EvaluationRow, PromotionRow)
 MOST_TRIALS = 20
 _STAGES = 2
 """Race and confirmation, the measurements that a run adds to the screening in its attempt."""
+_MOST_BUILDS = 3
 _WHOLE_ID = 64
+"""Characters of a digest."""
 
 
 class Trial(NamedTuple):
@@ -47,7 +49,9 @@ class Trial(NamedTuple):
     """In the order in which they were made, the screening first."""
 
 
-class PassedGates(NamedTuple):
+class GateDecision(NamedTuple):
+    """What a run decided of the kernel's own gates, passed or not."""
+
     run_id: str
     at: datetime
     decision: PromotionDecision
@@ -59,10 +63,10 @@ class CandidateFacts(NamedTuple):
     """The latest, with the latest measurement; None: it was never judged for the task."""
     trials: tuple[Trial, ...]
     """Newest first, MOST_TRIALS at most."""
-    gates: PassedGates | None
+    gates: GateDecision | None
     """The latest, earned by being measured where the ledger still knows that."""
     builds: tuple[str, ...]
-    """Of the run that decided the gates, the newest first."""
+    """Of the run that decided the gates, the newest first, three at most."""
 
 
 def facts_of(ledger: Ledger, candidate_id: str, task_id: str) -> CandidateFacts:
@@ -71,7 +75,7 @@ def facts_of(ledger: Ledger, candidate_id: str, task_id: str) -> CandidateFacts:
         record = session.scalar(select(TaskRow.record).where(TaskRow.task_id == task_id))
         if record is None:
             raise LedgerError(f"task {task_id[:_WHOLE_ID]} is not in the ledger")
-        word = next(iter(latest_words(session, task_id, candidate_id)), None)
+        word = next(iter(latest_words(session, task_id, [candidate_id])), None)
         gates = _gates(session, candidate_id, task_id)
         return CandidateFacts(
             task=KernelTask.model_validate(record),
@@ -124,9 +128,9 @@ def _trial_by_hand(row: EvaluationRow) -> Trial:
     return Trial(None, in_utc(row.recorded_at), attempt, measured)
 
 
-def _gates(session: Session, candidate_id: str, task_id: str) -> PassedGates | None:
+def _gates(session: Session, candidate_id: str, task_id: str) -> GateDecision | None:
     found = [
-        PassedGates(row.run_id, in_utc(row.recorded_at), PromotionDecision.model_validate(row.record))
+        GateDecision(row.run_id, in_utc(row.recorded_at), PromotionDecision.model_validate(row.record))
         for row in _newest(session, PromotionRow, candidate_id, task_id, MOST_TRIALS)
     ]
     earned = (each for each in found if all(gate.name != UNCHANGED for gate in each.decision.gates))
@@ -135,7 +139,7 @@ def _gates(session: Session, candidate_id: str, task_id: str) -> PassedGates | N
 
 def _builds(session: Session, run_id: str) -> tuple[str, ...]:
     rows = select(BuildRow.build_id).where(BuildRow.run_id == run_id).order_by(BuildRow.sequence.desc())
-    return tuple(session.scalars(rows.limit(3)))
+    return tuple(session.scalars(rows.limit(_MOST_BUILDS)))
 
 
 def _newest(session: Session, kind: type[F], candidate_id: str, task_id: str, limit: int) -> list[F]:

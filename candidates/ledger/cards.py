@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from candidates.ledger.database import is_repetition
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.tables import MemoryCardRow
 from candidates.memory import Card
@@ -19,7 +17,7 @@ _NEWEST = 64
 
 class Cards:
     def __init__(self, ledger: Ledger) -> None:
-        self._engine = ledger.engine
+        self._ledger = ledger
 
     def put(self, cards: Iterable[Card]) -> None:
         """A card that is there stays as it is."""
@@ -30,12 +28,7 @@ class Cards:
                 device_id=card.device_id,
                 record=card.model_dump(mode="json"),
             )
-            try:
-                with Session(self._engine) as session, session.begin():
-                    session.add(row)
-            except IntegrityError as error:
-                if not is_repetition(error):
-                    raise
+            self._ledger.insert(row)
 
     def search(self, task: KernelTask, most: int = 8) -> tuple[Card, ...]:
         """Of the task's op class and device: the largest effects among the newest cards, without what is hidden in it.
@@ -50,7 +43,7 @@ class Cards:
             .limit(_NEWEST)
         )
         newest: dict[tuple[str, str], Card] = {}
-        with Session(self._engine) as session:
+        with Session(self._ledger.reader) as session:
             for record in session.scalars(statement):
                 card = Card.model_validate(record)
                 newest.setdefault((card.before.candidate_id, card.after.candidate_id), card)
@@ -62,5 +55,5 @@ class Cards:
     def newest(self, most: int) -> tuple[Card, ...]:
         """Of all op classes and devices."""
         statement = select(MemoryCardRow.record).order_by(MemoryCardRow.sequence.desc()).limit(most)
-        with Session(self._engine) as session:
+        with Session(self._ledger.reader) as session:
             return tuple(Card.model_validate(record) for record in session.scalars(statement))

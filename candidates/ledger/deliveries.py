@@ -8,13 +8,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from candidates.ledger.database import is_repetition
 from candidates.ledger.events import Positions
 from candidates.ledger.ledger import Ledger
-from candidates.ledger.tables import Fact, WebhookAttemptRow, WebhookDeliveryRow, WebhookPositionRow
+from candidates.ledger.tables import WebhookAttemptRow, WebhookDeliveryRow, WebhookPositionRow
 from candidates.record import Record
 
 
@@ -65,39 +63,41 @@ class LastAttempt:
 class Deliveries:
     def __init__(self, ledger: Ledger, target: str) -> None:
         """`target`: digest of an address."""
-        self._engine, self._target = ledger.engine, target
+        self._ledger, self._target = ledger, target
 
     def position(self, start: Positions) -> Positions:
         """Where the target is; `start`, recorded, where it was never heard of before."""
         newest = select(WebhookPositionRow.record).where(WebhookPositionRow.target == self._target)
         newest = newest.order_by(WebhookPositionRow.number.desc()).limit(1)
         for _ in range(2):
-            with Session(self._engine) as session:
+            with Session(self._ledger.reader) as session:
                 record = session.scalars(newest).first()
             if record is not None:
                 return Positions.model_validate(record)
-            self._insert(WebhookPositionRow(target=self._target, number=0, record=start.model_dump(mode="json")))
+            self._ledger.insert(WebhookPositionRow(target=self._target, number=0, record=start.model_dump(mode="json")))
         raise RuntimeError("a position was recorded and is not there")
 
     def advance(self, position: Positions) -> None:
         """All events up to here are settled."""
         numbers = select(WebhookPositionRow.number).where(WebhookPositionRow.target == self._target)
-        with Session(self._engine) as session:
+        with Session(self._ledger.reader) as session:
             last = session.scalars(numbers.order_by(WebhookPositionRow.number.desc())).first()
         number = 0 if last is None else last + 1
-        self._insert(WebhookPositionRow(target=self._target, number=number, record=position.model_dump(mode="json")))
+        self._ledger.insert(
+            WebhookPositionRow(target=self._target, number=number, record=position.model_dump(mode="json"))
+        )
 
     def is_gone(self) -> bool:
         gone = select(WebhookDeliveryRow.sequence).where(
             WebhookDeliveryRow.target == self._target, WebhookDeliveryRow.outcome == "gone"
         )
-        with Session(self._engine) as session:
+        with Session(self._ledger.reader) as session:
             return session.scalars(gone).first() is not None
 
     def last_attempts(self, event_ids: Iterable[str]) -> dict[str, LastAttempt]:
         """By event; without those that were never tried."""
         found: dict[str, LastAttempt] = {}
-        with Session(self._engine) as session:
+        with Session(self._ledger.reader) as session:
             for some in _in_groups(event_ids):
                 ended = select(WebhookDeliveryRow).where(
                     WebhookDeliveryRow.target == self._target, WebhookDeliveryRow.event_id.in_(some)
@@ -118,11 +118,13 @@ class Deliveries:
     def claim(self, event_id: str, attempt: int, at: datetime) -> bool:
         """False: another process makes this attempt."""
         record = Claim(at=at).model_dump(mode="json")
-        return self._insert(WebhookAttemptRow(target=self._target, event_id=event_id, attempt=attempt, record=record))
+        return self._ledger.insert(
+            WebhookAttemptRow(target=self._target, event_id=event_id, attempt=attempt, record=record)
+        )
 
     def settle(self, event_id: str, attempt: int, outcome: Outcome) -> None:
         """How a claimed attempt ended; the first word stays."""
-        self._insert(
+        self._ledger.insert(
             WebhookDeliveryRow(
                 target=self._target,
                 event_id=event_id,
@@ -131,17 +133,6 @@ class Deliveries:
                 record=outcome.model_dump(mode="json"),
             )
         )
-
-    def _insert(self, fact: Fact) -> bool:
-        """False: it is there already."""
-        try:
-            with Session(self._engine) as session, session.begin():
-                session.add(fact)
-        except IntegrityError as error:
-            if not is_repetition(error):
-                raise
-            return False
-        return True
 
 
 def _in_groups(names: Iterable[str], size: int = 500) -> Iterator[list[str]]:

@@ -20,7 +20,9 @@ class Flaws:
         rows = select(StageRow.record).where(StageRow.stage == LIVE_CHECKS).order_by(StageRow.sequence)
         with Session(ledger.engine) as session:
             checks = [LiveChecks.model_validate(record) for record in session.scalars(rows)]
-        self._wrong = {kernel.candidate_id: kernel.reason for check in checks for kernel in check.wrong}
+        self._wrong: dict[str, str] = {}
+        for kernel in (kernel for check in checks for kernel in check.wrong):
+            self._wrong.setdefault(kernel.candidate_id, kernel.reason)
 
     def of(self, candidate_id: str) -> str | None:
         """In words; None: nothing is known against the kernel."""

@@ -1,6 +1,6 @@
 """What was found of a build when the served model ran with it, by run and by build."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
@@ -10,31 +10,29 @@ from candidates.promotion import EndToEnd, Gate, decide_build
 from candidates.run import BUILD_FAILURE, BuildFailure, Stage
 
 
-def end_to_end_of(session: Session, run_id: str) -> EndToEnd | None:
-    """None: the run has not measured its build, or the model did not run with it."""
-    record = session.scalar(_record(run_id, Stage.END_TO_END))
-    return None if record is None else EndToEnd.model_validate(record)
+class Found(NamedTuple):
+    """What one run found of its build."""
+
+    gates: tuple[Gate, ...]
+    end_to_end: EndToEnd | None
+    """None: the model did not run with the build."""
 
 
-def gates_of_run(session: Session, run_id: str) -> tuple[Gate, ...]:
-    """What the run found of its build; empty where it measured none, or not yet."""
-    if (end_to_end := end_to_end_of(session, run_id)) is not None:
-        return decide_build(end_to_end)
+def found_in_run(session: Session, run_id: str) -> Found | None:
+    """None: the run has measured no build, or not yet."""
+    if (record := session.scalar(_record(run_id, Stage.END_TO_END))) is not None:
+        end_to_end = EndToEnd.model_validate(record)
+        return Found(decide_build(end_to_end), end_to_end)
     if (record := session.scalar(_record(run_id, BUILD_FAILURE))) is not None:
         message = BuildFailure.model_validate(record).message
-        return (Gate(name="the model runs with the build", figure=message, bound="it does", passed=False),)
-    return ()
+        return Found((Gate(name="the model runs with the build", figure=message, bound="it does", passed=False),), None)
+    return None
 
 
-def gates_of_build(session: Session, build_id: str) -> tuple[Gate, ...]:
-    """Empty for a build that no run of this ledger has measured."""
-    run_id = measuring_run(session, build_id)
-    return () if run_id is None else gates_of_run(session, run_id)
-
-
-def measuring_run(session: Session, build_id: str) -> str | None:
-    """The newest that made the build and measured it: what it found is the word on the build."""
-    return next((run_id for run_id in runs_of_build(session, build_id) if gates_of_run(session, run_id)), None)
+def found_of_build(session: Session, build_id: str) -> Found | None:
+    """By the newest run that made it and measured it, whose word counts; None: no run of this ledger did."""
+    found = (found_in_run(session, run_id) for run_id in runs_of_build(session, build_id))
+    return next((each for each in found if each is not None), None)
 
 
 def runs_of_build(session: Session, build_id: str) -> tuple[str, ...]:

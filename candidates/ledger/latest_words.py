@@ -21,17 +21,9 @@ class Evaluation(NamedTuple):
     """The last that tried it; None: only people did."""
 
 
-def latest_words(session: Session, task_id: str, candidate_id: str | None = None) -> tuple[Evaluation, ...]:
-    """On each candidate, with its latest measurement; `candidate_id`: on this one alone."""
-    return _latest_words(session, task_id, None if candidate_id is None else [candidate_id])
-
-
-def latest_words_on(session: Session, task_id: str, candidate_ids: Sequence[str]) -> tuple[Evaluation, ...]:
-    """On these; databases bound how many they may be."""
-    return _latest_words(session, task_id, candidate_ids)
-
-
-def _latest_words(session: Session, task_id: str, candidate_ids: Sequence[str] | None) -> tuple[Evaluation, ...]:
+def latest_words(session: Session, task_id: str, candidate_ids: Sequence[str] | None = None) -> tuple[Evaluation, ...]:
+    """On each candidate, or on each of `candidate_ids` (databases bound how many they may be), with its latest
+    measurement. What a person asked for counts like what a run did, until something newer is known."""
     latest: dict[str, Evaluation] = {}
     for row in session.scalars(_newest(AttemptRow, task_id, candidate_ids)):
         latest[row.candidate_id] = Evaluation(Attempt.model_validate(row.record), in_utc(row.recorded_at), row.run_id)
@@ -39,14 +31,17 @@ def _latest_words(session: Session, task_id: str, candidate_ids: Sequence[str] |
         if (known := latest.get(measured.candidate_id)) is not None:
             measurement = Measurement.model_validate(measured.record)
             attempt = known.attempt.model_copy(update={"measurement": measurement})
-            latest[measured.candidate_id] = Evaluation(attempt, in_utc(measured.recorded_at), measured.run_id)
+            measured_at = in_utc(measured.recorded_at)
+            run_id = measured.run_id if measured_at >= known.evaluated_at else known.run_id
+            latest[measured.candidate_id] = Evaluation(attempt, max(measured_at, known.evaluated_at), run_id)
     for by_hand in session.scalars(_facts(EvaluationRow, task_id, candidate_ids)):
-        attempt = Attempt.model_validate(by_hand.record)
+        attempt, at = Attempt.model_validate(by_hand.record), in_utc(by_hand.recorded_at)
         known = latest.get(by_hand.candidate_id)
+        if known is not None and at < known.evaluated_at:
+            continue
         is_known_better = known is not None and known.attempt.measurement and not attempt.measurement
         if attempt.verdict.outcome != "accepted" or not is_known_better:
-            run_id = None if known is None else known.run_id
-            latest[by_hand.candidate_id] = Evaluation(attempt, in_utc(by_hand.recorded_at), run_id)
+            latest[by_hand.candidate_id] = Evaluation(attempt, at, None if known is None else known.run_id)
     return tuple(latest.values())
 
 

@@ -4,8 +4,7 @@ Writing a fact twice is writing it once: every write is keyed, and the first one
 retry. It keeps no judgement of its own; decisions are pure functions elsewhere.
 """
 
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,7 +20,7 @@ from candidates.device_model import DeviceModel
 from candidates.exam import ExamReport, ExamRequest
 from candidates.ledger import standings
 from candidates.ledger.database import commit_in_order, id_begins_with, is_repetition, open_database, reading_of
-from candidates.ledger.standing_rows import StandingRow
+from candidates.ledger.standing_rows import FoundWrongRow, StandingRow
 from candidates.ledger.tables import (
     ApprovalRow,
     ArtifactRow,
@@ -38,6 +37,7 @@ from candidates.ledger.tables import (
     RunRow,
     SearchEndRow,
     StageRow,
+    Table,
     TaskRow,
     in_utc,
 )
@@ -186,7 +186,7 @@ class Ledger:
             )
 
     def add_progress(self, run_id: str, progress: Progress) -> None:
-        with self._transaction() as session:
+        with Session(self._engine) as session, session.begin():
             commit_in_order(session, run_id)
             session.add(ProgressRow(run_id=run_id, record=_json(progress)))
 
@@ -342,21 +342,20 @@ class Ledger:
 
     # How rows become records
 
-    @contextmanager
-    def _transaction(self) -> Iterator[Session]:
-        with Session(self._engine) as session, session.begin():
-            yield session
-
-    def insert(self, fact: Fact) -> None:
-        """Once; for the other stores in the same database too."""
-        try:
-            with self._transaction() as session:
-                session.add(fact)
+    def insert(self, row: Table) -> bool:
+        """Once; for the other stores in the same database too. False: it is there already."""
+        with Session(self._engine) as session:
+            session.add(row)
+            try:
                 session.flush()
-                standings.follow(session, fact)
-        except IntegrityError as error:
-            if not is_repetition(error):
-                raise
+            except IntegrityError as error:
+                if not is_repetition(error):
+                    raise
+                return False
+            if isinstance(row, Fact):
+                standings.follow(session, row)
+            session.commit()
+        return True
 
     def _all(self, kind: type[R], statement: Select[Any]) -> tuple[R, ...]:
         with Session(self._reader) as session:
@@ -377,7 +376,7 @@ class Ledger:
 
 def _fill(session: Session, made: Collection[str]) -> None:
     """Tables that were made just now with what earlier releases recorded elsewhere."""
-    if StandingRow.__tablename__ in made:
+    if {StandingRow.__tablename__, FoundWrongRow.__tablename__} & set(made):
         standings.rebuild(session)
 
 

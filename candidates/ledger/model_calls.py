@@ -14,7 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from candidates.ledger.database import begins_with, is_repetition
 from candidates.ledger.ledger import Ledger, LedgerError
-from candidates.ledger.tables import Fact, ModelCallEndRow, ModelCallRow, SpendAccountRow, SpendStopRow
+from candidates.ledger.tables import ModelCallEndRow, ModelCallRow, SpendAccountRow, SpendStopRow
 from candidates.spending import (
     LIMITS,
     Amount,
@@ -56,11 +56,11 @@ class _CapReached(Exception):
 
 class ModelCalls:
     def __init__(self, ledger: Ledger) -> None:
-        self._engine = ledger.engine
+        self._ledger = ledger
 
     def open_account(self, account: str, caps: Caps) -> None:
         """An account that exists keeps its caps."""
-        self._insert(
+        self._ledger.insert(
             SpendAccountRow(
                 account_id=account,
                 cap_nano_usd=caps.nano_usd,
@@ -72,7 +72,7 @@ class ModelCalls:
 
     def balance(self, account: str) -> Balance:
         """Raises LedgerError for an account that was never opened."""
-        with Session(self._engine) as session:
+        with Session(self._ledger.engine) as session:
             row = session.get(SpendAccountRow, account)
         if row is None:
             raise LedgerError(f"no spending account {account}: open it with its caps first")
@@ -114,7 +114,7 @@ class ModelCalls:
             self._reserve(call, len(tries) + 1)
         except _CapReached as reached:
             stop = reached.stop
-            self._insert(SpendStopRow(account_id=stop.account, limit_name=stop.limit, record=stop.model_dump()))
+            self._ledger.insert(SpendStopRow(account_id=stop.account, limit_name=stop.limit, record=stop.model_dump()))
             return stop
         return Begun(len(tries) + 1)
 
@@ -127,7 +127,7 @@ class ModelCalls:
             record=end.model_dump(mode="json"),
         )
         try:
-            with Session(self._engine) as session, session.begin():
+            with Session(self._ledger.engine) as session, session.begin():
                 session.add(row)
                 session.flush()
                 for account in sorted(tried.call.accounts):
@@ -156,7 +156,7 @@ class ModelCalls:
     def stops(self, account: str) -> tuple[BudgetStop, ...]:
         """Why calls on the account were refused, in their order; empty while none was."""
         statement = select(SpendStopRow.record).where(SpendStopRow.account_id == account)
-        with Session(self._engine) as session:
+        with Session(self._ledger.engine) as session:
             return tuple(
                 BudgetStop.model_validate(record)
                 for record in session.scalars(statement.order_by(SpendStopRow.sequence))
@@ -165,7 +165,7 @@ class ModelCalls:
     def _reserve(self, call: ModelCall, try_number: int) -> None:
         row = ModelCallRow(call_id=call.call_id, try_number=try_number, record=call.model_dump(mode="json"))
         try:
-            with Session(self._engine) as session, session.begin():
+            with Session(self._ledger.engine) as session, session.begin():
                 # Sorted, so that two calls never wait for each other's rows.
                 for account in sorted(call.accounts):
                     stop = _raise_balance(session, account, call.reserved)
@@ -190,19 +190,11 @@ class ModelCalls:
             .where(condition)
             .order_by(ModelCallRow.sequence)
         )
-        with Session(self._engine) as session:
+        with Session(self._ledger.engine) as session:
             return tuple(
                 RecordedCall.model_validate({"try_number": number, "call": call, "end": end})
                 for number, call, end in session.execute(statement)
             )
-
-    def _insert(self, row: Fact | SpendAccountRow) -> None:
-        try:
-            with Session(self._engine) as session, session.begin():
-                session.add(row)
-        except IntegrityError as error:
-            if not is_repetition(error):
-                raise
 
 
 def _answer_among(tries: Iterable[RecordedCall]) -> Answered | None:

@@ -1,6 +1,6 @@
 """PullRequestFacts: the place of pull requests in the ledger. Facts are added; what they come to is read elsewhere."""
 
-from sqlalchemy import select
+from sqlalchemy import ColumnElement, select, true
 from sqlalchemy.orm import Session
 
 from candidates.ledger.ledger import Ledger
@@ -11,48 +11,44 @@ from candidates.serving_build.builds import Approval
 
 class PullRequestFacts:
     def __init__(self, ledger: Ledger) -> None:
-        self._engine = ledger.engine
+        self._ledger = ledger
 
     def add(self, fact: PullRequestFact) -> None:
         """One that repeats the latest fact of its win adds nothing."""
         known = self.of(fact.repository, fact.win)
         if known and known[-1] == fact:
             return
-        with Session(self._engine) as session, session.begin():
-            session.add(
-                PullRequestRow(
-                    repository=fact.repository,
-                    win=fact.win,
-                    build_id=fact.build_id,
-                    event=fact.event.value,
-                    record=fact.model_dump(mode="json"),
-                )
+        self._ledger.insert(
+            PullRequestRow(
+                repository=fact.repository,
+                win=fact.win,
+                build_id=fact.build_id,
+                event=fact.event.value,
+                record=fact.model_dump(mode="json"),
             )
+        )
 
     def of(self, repository: str, win: str | None = None) -> tuple[PullRequestFact, ...]:
         """Oldest first; `win` None: all."""
-        statement = select(PullRequestRow.record).where(PullRequestRow.repository == repository)
-        if win is not None:
-            statement = statement.where(PullRequestRow.win == win)
-        with Session(self._engine) as session:
-            records = session.scalars(statement.order_by(PullRequestRow.sequence))
-            return tuple(PullRequestFact.model_validate(record) for record in records)
+        return self._read(PullRequestRow.repository == repository, true() if win is None else PullRequestRow.win == win)
 
     def of_build(self, build_id: str) -> tuple[PullRequestFact, ...]:
         """Oldest first, of whatever repository."""
-        statement = select(PullRequestRow.record).where(PullRequestRow.build_id == build_id)
-        with Session(self._engine) as session:
-            records = session.scalars(statement.order_by(PullRequestRow.sequence))
-            return tuple(PullRequestFact.model_validate(record) for record in records)
+        return self._read(PullRequestRow.build_id == build_id)
+
+    def _read(self, *conditions: ColumnElement[bool]) -> tuple[PullRequestFact, ...]:
+        statement = select(PullRequestRow.record).where(*conditions).order_by(PullRequestRow.sequence)
+        with Session(self._ledger.reader) as session:
+            return tuple(PullRequestFact.model_validate(record) for record in session.scalars(statement))
 
     def runs_with_builds(self) -> tuple[tuple[str, str], ...]:
         """Ids of runs and of what they built, newest first."""
-        with Session(self._engine) as session:
+        with Session(self._ledger.reader) as session:
             rows = session.execute(select(BuildRow.run_id, BuildRow.build_id).order_by(BuildRow.sequence.desc()))
             return tuple((run_id, build_id) for run_id, build_id in rows)
 
     def approvals(self, build_id: str) -> tuple[Approval, ...]:
         """Those in the ledger, oldest first."""
         statement = select(ApprovalRow.record).where(ApprovalRow.build_id == build_id).order_by(ApprovalRow.sequence)
-        with Session(self._engine) as session:
+        with Session(self._ledger.reader) as session:
             return tuple(Approval.model_validate(record) for record in session.scalars(statement))

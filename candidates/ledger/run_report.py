@@ -5,12 +5,12 @@ from sqlalchemy.orm import Session
 from candidates.device import kind_of_device
 from candidates.hot_ops import HotOp
 from candidates.ledger.flaws import Flaws
-from candidates.ledger.gates import gates_of_run
+from candidates.ledger.gates import found_in_run
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import ModelCalls
 from candidates.measurement import Measurement
 from candidates.measurement import Stage as MeasurementStage
-from candidates.promotion import EndToEnd, Gate
+from candidates.promotion import Gate
 from candidates.run import (
     LIVE_CHECKS,
     BuildRecord,
@@ -35,9 +35,10 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
     if ranking is None or replay is None:
         raise LedgerError(f"{run_id} has no ranking yet: nothing to report")
     build = ledger.build_of(run_id)
-    with Session(ledger.engine) as session:
-        gates = gates_of_run(session, run_id)
-    build_report = None if build is None else _report_build(build, gates, live_build)
+    with Session(ledger.reader) as session:
+        found = found_in_run(session, run_id)
+    build_report = None if build is None else _report_build(build, () if found is None else found.gates, live_build)
+    flaws = Flaws(ledger)
     ends = {end.task_id: end for end in ledger.search_ends(run_id)}
     calls, account = ModelCalls(ledger), run_account(run_id)
     spent = calls.used(account)
@@ -48,14 +49,14 @@ def report_run(ledger: Ledger, run_id: str, live_build: str | None) -> RunReport
         rank_correlation=ranking.rank_correlation,
         hot_ops=tuple(
             _report_op(
-                hot_op, end, measurement_of(ledger, run_id, end), build, build_report, _why_left_out(ledger, end)
+                hot_op, end, measurement_of(ledger, run_id, end), build, build_report, _why_left_out(ledger, flaws, end)
             )
             for hot_op in ranking.hot_ops
             for end in [ends.get(hot_op.task_id or "")]
         ),
         build=build_report,
         live=ledger.stage(run_id, LIVE_CHECKS, LiveChecks),
-        end_to_end=ledger.stage(run_id, Stage.END_TO_END, EndToEnd),
+        end_to_end=None if found is None else found.end_to_end,
         spend_usd=spent.usd,
         spend_tokens=spent.tokens,
         budget_stops=calls.stops(account),
@@ -142,11 +143,11 @@ def _report_op(
     )
 
 
-def _why_left_out(ledger: Ledger, end: SearchEnd | None) -> str:
+def _why_left_out(ledger: Ledger, flaws: Flaws, end: SearchEnd | None) -> str:
     """Of a win that is not in the run's build."""
     if end is None or end.candidate_id is None:
         return ""
-    if (flaw := Flaws(ledger).of(end.candidate_id)) is not None:
+    if (flaw := flaws.of(end.candidate_id)) is not None:
         return flaw
     if kind_of_device(ledger.task(end.task_id).device_id) != "cpu":
         return "it is for another device than the build"

@@ -5,14 +5,10 @@ Unlike facts their rows change. Unknown figures are 0, which no known one is, so
 
 from typing import Any
 
-from sqlalchemy import JSON, BigInteger, Float, Index, Integer, String, Text, UniqueConstraint
+from sqlalchemy import JSON, Float, Index, Integer, String, Text, UniqueConstraint
 from sqlalchemy.orm import Mapped, mapped_column
 
-from candidates.ledger.tables import Table
-
-NUMBER = BigInteger().with_variant(Integer, "sqlite")
-"""SQLite counts up integer keys alone."""
-
+from candidates.ledger.tables import NUMBER, Table
 
 _ORIGIN = ("served_model", "language", "agent", "endpoint")
 _FILTERED = ("op", "device_id", *_ORIGIN)
@@ -47,8 +43,6 @@ class StandingRow(Table):
     run_id: Mapped[str | None] = mapped_column(String(64), index=True)
     state: Mapped[str] = mapped_column(String(16))
     reason: Mapped[str] = mapped_column(Text)
-    flaw: Mapped[str] = mapped_column(Text)
-    """Empty: nothing was found wrong. It stays once it is there."""
     speedup: Mapped[float] = mapped_column(Float)
     speedup_low: Mapped[float] = mapped_column(Float)
     speedup_high: Mapped[float] = mapped_column(Float)
@@ -60,6 +54,16 @@ class StandingRow(Table):
     proposed_s: Mapped[float] = mapped_column(Float)
     """Seconds since 1970, as `updated_s`."""
     updated_s: Mapped[float] = mapped_column(Float)
+
+
+class FoundWrongRow(Table):
+    """A kernel that a run's look at the live build found wrong: the first word on it."""
+
+    __tablename__ = "found_wrong"
+    candidate_id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    reason: Mapped[str] = mapped_column(Text)
+    found_s: Mapped[float] = mapped_column(Float)
+    """Seconds since 1970."""
 
 
 class TaskShareRow(Table):

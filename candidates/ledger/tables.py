@@ -22,6 +22,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
+NUMBER = BigInteger().with_variant(Integer, "sqlite")
+"""SQLite counts up only what it calls INTEGER; it has 64 bits."""
+
 
 class DoesNotFit(ValueError):
     """A text is too long for its column, or holds a NUL; the message names the column."""
@@ -51,7 +54,7 @@ class Fact(Table):
     __abstract__ = True
 
     sequence: Mapped[int] = mapped_column(
-        BigInteger().with_variant(Integer, "sqlite"),  # SQLite counts up only what it calls INTEGER; it has 64 bits
+        NUMBER,
         primary_key=True,
         autoincrement=True,
     )

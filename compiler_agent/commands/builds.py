@@ -8,7 +8,7 @@ from rich.table import Table
 from sqlalchemy.orm import Session
 
 from candidates.ledger.flaws import Flaws
-from candidates.ledger.gates import gates_of_build
+from candidates.ledger.gates import found_of_build
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.build import Build
 from candidates.serving_build.builds import Approval, BuildStore
@@ -148,9 +148,11 @@ def _say_moved(approval: Approval, *, json: bool) -> ExitCode:
 
 def _gate_words(ledger: Ledger, build: Build) -> str:
     with Session(ledger.engine) as session:
-        gates = gates_of_build(session, build.id)
-    failed = ", ".join(gate.name for gate in gates if not gate.passed)
-    return "never measured" if not gates else f"failed: {failed}" if failed else _PASSED
+        found = found_of_build(session, build.id)
+    if found is None:
+        return "never measured"
+    failed = ", ".join(gate.name for gate in found.gates if not gate.passed)
+    return f"failed: {failed}" if failed else _PASSED
 
 
 def require_no_flaw(ledger: Ledger, build: Build) -> None:

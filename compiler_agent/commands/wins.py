@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from candidates.ledger.find_standings import find_standings
+from candidates.ledger.find_standings import MOST_STANDINGS, find_standings
 from candidates.ledger.ledger import Ledger
 from candidates.printable import printable
 from candidates.serving_build.builds import BuildStore
@@ -31,7 +31,7 @@ def wins(
     endpoint: Annotated[str | None, typer.Option(help="The language model that wrote it.")] = None,
     language: Annotated[str | None, typer.Option(help="cpp, triton or cuda.")] = None,
     workload_class: Annotated[str | None, typer.Option("--class", help="A workload class, such as chat.")] = None,
-    limit: Annotated[int, typer.Option(min=1, max=200, help="How many are listed.")] = 30,
+    limit: Annotated[int, typer.Option(min=1, max=MOST_STANDINGS, help="How many are listed.")] = 30,
     json: JsonOption = False,
 ) -> ExitCode:
     """Lists kernels as the leaderboard ranks them. Exit code 1: none is like that.

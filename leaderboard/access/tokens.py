@@ -4,19 +4,18 @@ A token is 256 bits from the system's generator. Slow, salted hashes are for wha
 2**256 by trying, however fast a try is, and no table of them can be made. So sha256 does, and a request stays cheap.
 """
 
-import fcntl
 import hashlib
 import hmac
 import os
 import re
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from pydantic import Field, ValidationError
 
+from candidates.file_lock import hold_lock
 from candidates.record import Record
 from candidates.whole_file import write_whole
 
@@ -102,12 +101,9 @@ class TokenFile:
         content = _Stored(tokens=tokens).model_dump_json(indent=2).encode() + b"\n"
         write_whole(self._path, content, mode=0o600)
 
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _locked(self) -> AbstractContextManager[None]:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with self._path.with_name(f"{self._path.name}.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
+        return hold_lock(self._path.with_name(f"{self._path.name}.lock"))
 
 
 def _hash_of(token: str) -> str:

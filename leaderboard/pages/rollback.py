@@ -115,7 +115,7 @@ def _roll_back(board: Board, token: str, live: str | None, *, missing: str) -> M
             raise _Refused(409, f"{shown} by now: look at it, then ask again")
         try:
             # Again there, where no command can come in between.
-            return board.actions.rollback(f"{name} (leaderboard)", live or None)
+            return board.actions.rollback(f"{name} (leaderboard)", live)
         except ActionRefused as refused:
             raise _Refused(409, str(refused)) from refused
         finally:

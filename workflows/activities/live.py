@@ -57,11 +57,12 @@ class LiveActivities:
             return
         tasks = [self._ledger.task(task_id) for task_id in ranking.sites]
         checks = []
+        flaws = Flaws(self._ledger)
         with beating():
             for entry in build.manifest.kernels:
                 old = task_of(build, entry)
                 task = next((task for task in tasks if is_same_place(task, old)), None)
-                outcome, reason = self._check(ship.run_id, build, entry, task)
+                outcome, reason = self._check(ship.run_id, build, entry, task, flaws.of(entry.id))
                 task_id = None if task is None else task.id
                 check = LiveCheck(candidate_id=entry.id, op=entry.op, task_id=task_id, outcome=outcome, reason=reason)
                 checks.append(check)
@@ -70,9 +71,11 @@ class LiveActivities:
                     self._ledger.add_progress(ship.run_id, Progress(stage=Stage.BUILD, op=entry.op, message=message))
         self._ledger.put_stage(ship.run_id, LIVE_CHECKS, LiveChecks(build_id=build.id, kernels=tuple(checks)))
 
-    def _check(self, run_id: str, build: Build, entry: KernelEntry, task: KernelTask | None) -> tuple[LiveOutcome, str]:
+    def _check(
+        self, run_id: str, build: Build, entry: KernelEntry, task: KernelTask | None, flaw: str | None
+    ) -> tuple[LiveOutcome, str]:
         """What becomes of it, and why."""
-        if (flaw := Flaws(self._ledger).of(entry.id)) is not None:
+        if flaw is not None:
             return "wrong", flaw
         if task is None:
             return "gone", "neither model nor traffic has its op any more"

@@ -17,10 +17,10 @@ from candidates.judge.judge import Judge
 from candidates.judge.sanitizers_by_language import SanitizersByLanguage
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
+from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
 from candidates.ledger.reports import RecordedReports
-from candidates.ledger.retractions import Retractions
 from candidates.measurement import Decision, Measurement
 from candidates.measurement import Stage as MeasurementStage
 from candidates.memory import lessons
@@ -196,8 +196,8 @@ class DeviceSearchActivities:
         )
 
     def _evaluate(self, task: KernelTask, proposal: Proposal) -> Attempt:
-        if (retraction := Retractions(self._ledger).of(proposal.candidate.id)) is not None:
-            evidence = Evidence(message=f"{retraction.by} took it back: {retraction.reason}")
+        if (flaw := Flaws(self._ledger).of(proposal.candidate.id)) is not None:
+            evidence = Evidence(message=flaw)
             taken_back = Rejected(reason=Reason.RETRACTED, workload=None, evidence=evidence, seed=0)
             return Attempt(proposal=proposal, verdict=taken_back)
         artifact = self._artifact(task, proposal.candidate.id)
@@ -211,8 +211,10 @@ class DeviceSearchActivities:
 
     def _count_fastest(self, run_id: str, task: KernelTask, attempt: Attempt) -> WorkloadCounters | NotCounted | None:
         """Half a minute: for what is worth going on from."""
+        if attempt.speedup is None:
+            return None
         fastest = fastest_first(self._ledger.attempts(run_id, task.id))
-        if attempt.speedup is None or (fastest and attempt.speedup <= (fastest[0].speedup or 0.0)):
+        if fastest and attempt.speedup <= (fastest[0].speedup or 0.0):
             return None
         candidate = attempt.proposal.candidate
         return self._count(task, candidate, self._artifact(task, candidate.id))

@@ -10,7 +10,7 @@ from candidates.benchmark.exclusive import exclusive_slot
 from candidates.device import DeviceFingerprint
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.flaws import Flaws
-from candidates.ledger.gates import gates_of_run
+from candidates.ledger.gates import found_in_run
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.promotions import latest_promotion
 from candidates.ledger.run_report import report_run
@@ -188,7 +188,7 @@ class DeviceShipActivities:
         """Measures the model with and without the run's build; without a build there is nothing to do."""
         build = self._ledger.build_of(ship.run_id)
         with Session(self._ledger.engine) as session:
-            was_gated = bool(gates_of_run(session, ship.run_id))
+            was_gated = found_in_run(session, ship.run_id) is not None
         if build is None or was_gated:
             return
         request = self._ledger.run_request(ship.run_id)

@@ -12,6 +12,7 @@ from candidates.hot_ops import HotOp, HotWorkload
 from candidates.ledger import standings
 from candidates.ledger.evaluations import Evaluations
 from candidates.ledger.find_standings import find_facets, find_standings, standings_of
+from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.retractions import Retractions
 from candidates.ledger.standing_rows import StandingRow
@@ -36,6 +37,7 @@ TASK, WIDER = double_task(), double_task(width=512)
 KERNEL = attempt("kernel", measurement(2.0))
 KERNEL_ID = KERNEL.proposal.candidate.id
 NOBODY = InService()
+WRONG = LiveCheck(candidate_id=KERNEL_ID, op=TASK.op, task_id=TASK.id, outcome="wrong", reason="wrong_values")
 EVERY = Filters(states=tuple(State))
 
 
@@ -196,6 +198,28 @@ def test_what_a_run_finds_wrong_in_the_live_build_is_retracted(ledger):
     assert state(ledger) == (State.RETRACTED, "wrong_values")
 
 
+def test_a_person_s_word_on_a_flaw_goes_before_a_run_s_whichever_came_first(ledger):
+    tried(ledger)
+    ledger.put_stage("run-2", LIVE_CHECKS, LiveChecks(build_id="b", kernels=(WRONG,)))
+    Retractions(ledger).put(Retraction(candidate_id=KERNEL_ID, reason="reads past the end", by="ann"))
+    assert state(ledger) == (State.RETRACTED, "retracted: reads past the end")
+    assert Flaws(ledger).of(KERNEL_ID) == "retracted: reads past the end"
+
+
+def test_a_kernel_is_found_wrong_before_anybody_tried_it_here(ledger):
+    ledger.put_stage("run-2", LIVE_CHECKS, LiveChecks(build_id="b", kernels=(WRONG,)))
+    tried(ledger)
+    assert state(ledger) == (State.RETRACTED, "wrong_values")
+
+
+def test_two_runs_that_rank_one_task_keep_their_rankings(ledger):
+    rank(ledger, "run-1", 0.25, {"chat": 0.1})
+    tried(ledger)
+    rank(ledger, "run-2", 0.5, {"chat": 0.2})
+    assert standing(ledger).share_of_time == 0.5
+    assert all(ledger.stage(run_id, Stage.RANKING, Ranking) is not None for run_id in ("run-1", "run-2"))
+
+
 def test_a_person_s_measurement_counts_without_a_run(ledger):
     ledger.put_candidate(KERNEL.proposal.candidate)
     Evaluations(ledger).put(TASK.id, KERNEL)
@@ -348,6 +372,10 @@ STEPS = {
     "built": built,
     "gated": gated,
     "failed": lambda ledger: ledger.put_stage("run-2", BUILD_FAILURE, BuildFailure(message="no")),
+    "found wrong": lambda ledger: ledger.put_stage("run-2", LIVE_CHECKS, LiveChecks(build_id="b", kernels=(WRONG,))),
+    "found wrong again": lambda ledger: ledger.put_stage(
+        "run-1", LIVE_CHECKS, LiveChecks(build_id="b", kernels=(WRONG.model_copy(update={"reason": "crashed"}),))
+    ),
     "ranked": lambda ledger: rank(ledger, "run-1", 0.25, {"chat": 0.1}),
     "retracted": lambda ledger: Retractions(ledger).put(Retraction(candidate_id=KERNEL_ID, reason="wrong", by="ann")),
 }
