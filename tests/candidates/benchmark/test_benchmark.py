@@ -284,15 +284,20 @@ def test_rejects_kernel_that_cheats_on_the_clock(benchmark_of_tests: Benchmark, 
 
 def test_long_handshakes_make_no_kernel_faster(benchmark_of_tests: Benchmark) -> None:
     honest, hostile = takes_over("", "WORK"), takes_over(*LENGTHENS_NULL_BATCHES)
-    measured = [
-        benchmark_of_tests.race(ONE_ROW, kernel.candidate, kernel.artifact, most_pairs=40, most_s=6.0)
-        for kernel in (honest, hostile)
-    ]
-    assert isinstance(measured[0], Measurement)
-    if isinstance(measured[1], Rejected):  # on a busy machine its long batches are preempted more than the baseline's
-        assert measured[1].reason is Reason.PROVOKED_PREEMPTION
-    else:
-        assert measured[1].traffic_weighted_speedup < 2 * measured[0].traffic_weighted_speedup
+
+    def raced(kernel: LiveKernel) -> Measurement | Rejected:
+        return benchmark_of_tests.race(ONE_ROW, kernel.candidate, kernel.artifact, most_pairs=40, most_s=6.0)
+
+    fair, long = raced(honest), raced(hostile)
+    for _ in range(5):
+        if isinstance(long, Measurement):
+            break
+        # On a busy machine its long batches are preempted more than the baseline's.
+        assert long.reason is Reason.PROVOKED_PREEMPTION
+        long = raced(hostile)
+    assert isinstance(fair, Measurement)
+    assert isinstance(long, Measurement)
+    assert long.traffic_weighted_speedup < 2 * fair.traffic_weighted_speedup
 
 
 def test_work_done_before_the_clock_runs_is_no_work(benchmark_of_tests: Benchmark) -> None:

@@ -117,7 +117,7 @@ BREAKAGES = {
     "another_signature": (NORM, "int64_t rows) {", "int64_t rows, int more) {",
         "the kernel does not"),
     "another_name": (NORM, "void kernel(", "void other(",
-        "the kernel does not"),
+        "the kernel does not load"),
     "packed_wrongly": (PACKED_LINEAR, "= weight[o * 64 + i]", "= weight[i]",
         "on normal inputs: y: element"),
     "state_left_as_it_was": (STATE, "total[r * 64 + i] += x[r * 64 + i];", "",

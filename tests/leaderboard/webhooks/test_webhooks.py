@@ -252,7 +252,9 @@ def test_goes_on_until_it_is_cancelled(ledger: Ledger, receiver: Receiver) -> No
     async def run() -> None:
         target = WebhookTarget(url=receiver.url, secret=SECRET)
         task = asyncio.create_task(keep_delivering(ledger, [target], interval_s=0.05))
-        await asyncio.sleep(0.5)
+        async with asyncio.timeout(20):
+            while not _positions(ledger):  # what is told before is no news to it
+                await asyncio.sleep(0.05)
         approve(ledger, "b")
         async with asyncio.timeout(20):
             while not receiver.accepted:
