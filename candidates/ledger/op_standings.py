@@ -7,6 +7,7 @@ import functools
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select, union_all
@@ -14,7 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, selec
 from candidates.ledger.find_standings import as_standing, is_at
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.standing_rows import StandingRow, TaskShareRow
-from candidates.ledger.tables import AttemptRow, EvaluationRow, MeasurementRow
+from candidates.ledger.tables import AttemptRow, EvaluationRow, MeasurementRow, in_utc
 from candidates.measurement import Interval, Measurement
 from candidates.standing import InService, Standing, State, in_service
 
@@ -166,26 +167,32 @@ def ancestors_of(ledger: Ledger, standing: Standing, serving: InService, most: i
 
 
 def latest_measurement(ledger: Ledger, task_id: str, candidate_id: str) -> Measurement | None:
-    """What the standing's figures are of: a person's, else the newest of a run, else its screening."""
-    place = {"task_id": task_id, "candidate_id": candidate_id}
+    """What the standing's figures are of: the newest of a run or a person, else its screening."""
     with ledger.reader.connect() as connection:
-        for kind in (EvaluationRow, MeasurementRow, AttemptRow):
+
+        def newest(kind: type[EvaluationRow | MeasurementRow | AttemptRow]) -> tuple[datetime, dict[str, Any]] | None:
             # Looked at here and not by the database: PostgreSQL looks into no JSON that holds a NUL. One by one: mostly
             # it is the first, and they are long.
             for skipped in range(_LOOKED_AT_FOR_A_MEASUREMENT):
-                record = connection.scalars(_newest_record(kind), {**place, "skipped": skipped}).first()
-                if record is None:
-                    break
-                measured = record if kind is MeasurementRow else record["measurement"]
+                place = {"task_id": task_id, "candidate_id": candidate_id, "skipped": skipped}
+                row = connection.execute(_newest_record(kind), place).first()
+                if row is None:
+                    return None
+                measured = row.record if kind is MeasurementRow else row.record["measurement"]
                 if measured is not None:
-                    return Measurement.model_validate(measured)
-    return None
+                    return in_utc(row.recorded_at), measured
+            return None
+
+        known = [found for kind in (EvaluationRow, MeasurementRow) if (found := newest(kind)) is not None]
+        known = known or [found for found in [newest(AttemptRow)] if found is not None]
+    return Measurement.model_validate(max(known, key=itemgetter(0))[1]) if known else None
 
 
 @functools.cache
-def _newest_record(kind: type[EvaluationRow | MeasurementRow | AttemptRow]) -> Select[dict[str, Any]]:
+def _newest_record(kind: type[EvaluationRow | MeasurementRow | AttemptRow]) -> Select[datetime, dict[str, Any]]:
     at = kind.task_id == bindparam("task_id"), kind.candidate_id == bindparam("candidate_id")
-    return select(kind.record).where(*at).order_by(kind.sequence.desc()).limit(1).offset(bindparam("skipped"))
+    newest = select(kind.recorded_at, kind.record).where(*at).order_by(kind.sequence.desc())
+    return newest.limit(1).offset(bindparam("skipped"))
 
 
 def shares_of(ledger: Ledger, task_id: str) -> Mapping[str, float]:
