@@ -53,25 +53,27 @@ class BulkInsert:
 def bulk_insert(engine: Engine) -> Iterator[BulkInsert]:
     """One transaction; keys of other tables are trusted, and the large tables get their indexes at its end."""
     with engine.connect() as connection:
-        if connection.dialect.name == "sqlite":
-            for setting in ("foreign_keys=OFF", "synchronous=OFF", "cache_size=-500000"):
-                connection.connection.cursor().execute(f"PRAGMA {setting}")
-        else:
-            connection.execute(text("SET session_replication_role = replica"))
-            connection.execute(text("SET maintenance_work_mem = '512MB'"))
-        indexes = [index for kind in (AttemptRow, MeasurementRow) for index in _indexes(kind)]
-        for index in indexes:
-            index.drop(connection)
-        rows = BulkInsert(connection)
-        yield rows
-        rows.finish()
-        for index in indexes:
-            index.create(connection)
-        if connection.dialect.name == "postgresql":
-            connection.execute(text("ANALYZE"))  # as autovacuum does where facts come one by one
-        connection.commit()
-        # Its settings are not for those that take it from the pool after this.
-        connection.invalidate()
+        try:
+            if connection.dialect.name == "sqlite":
+                for setting in ("foreign_keys=OFF", "synchronous=OFF", "cache_size=-500000"):
+                    connection.connection.cursor().execute(f"PRAGMA {setting}")
+            else:
+                connection.execute(text("SET session_replication_role = replica"))
+                connection.execute(text("SET maintenance_work_mem = '512MB'"))
+            indexes = [index for kind in (AttemptRow, MeasurementRow) for index in _indexes(kind)]
+            for index in indexes:
+                index.drop(connection)
+            rows = BulkInsert(connection)
+            yield rows
+            rows.finish()
+            for index in indexes:
+                index.create(connection)
+            if connection.dialect.name == "postgresql":
+                connection.execute(text("ANALYZE"))  # as autovacuum does where facts come one by one
+            connection.commit()
+        finally:
+            # Its settings are not for those that take it from the pool after this.
+            connection.invalidate()
 
 
 def _indexes(kind: type[Fact]) -> list[Index]:

@@ -204,7 +204,7 @@ def _put_outcomes(
                 promoted[task.id] = best
                 decision, moment = make_promotion(search, best), run.began_at + timedelta(minutes=9.5)
                 rows.add(PromotionRow, moment, _json(decision), run_id=run.id, task_id=task.id, candidate_id=best.id)
-        _put_end(rows, run, searches, promoted, chance)
+        _put_end(rows, run, searches, chance)
         if number % 80 == 40 and promoted:
             kernel = next(iter(promoted.values()))
             flaw = Retraction(candidate_id=kernel.id, reason="wrong beside a padded batch", by="a person")
@@ -235,16 +235,10 @@ def _put_measurements(
     return max(order[:count] or order, key=lambda kernel: kernel.speedup, default=None)
 
 
-def _put_end(
-    rows: BulkInsert,
-    run: _Run,
-    searches: Sequence[SearchPast],
-    promoted: dict[str, Kernel],
-    chance: random.Random,
-) -> None:
+def _put_end(rows: BulkInsert, run: _Run, searches: Sequence[SearchPast], chance: random.Random) -> None:
     moment = run.began_at + timedelta(minutes=10)
     ranking, replay, end_to_end = make_ranking(searches), make_replay(chance), None
-    won = {task_id: kernel for task_id, kernel in promoted.items() if kernel.speedup > 1.06}
+    won = {search.task.id: search.best for search in searches if search.best is not None and search.decision == "won"}
     if won:
         build_id = digest_of([run.id, *won])
         build = BuildRecord(id=build_id, path=f"/var/builds/{build_id}", task_ids=tuple(won))

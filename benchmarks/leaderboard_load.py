@@ -8,9 +8,9 @@ import argparse
 import asyncio
 import json
 import logging
-import math
 import os
 import random
+import select
 import socket
 import subprocess
 import sys
@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from sqlalchemy import select
+import sqlalchemy
 from sqlalchemy.orm import Session
 
 from benchmarks.leaderboard_ledger import fill
+from benchmarks.leaderboard_writer import READY
 from benchmarks.open_load import Answered, Asked, open_load
-from benchmarks.postgresql import SETTINGS, postgresql_server
+from benchmarks.percentile import percentile_ms
+from benchmarks.postgresql import SETTINGS, ledger_database
 from candidates.ceilings import fingerprint_device
 from candidates.ledger.find_standings import find_facets, find_standings
 from candidates.ledger.ledger import Ledger
@@ -39,7 +41,7 @@ from leaderboard.filters import write_cursor
 READERS, REQUESTS_PER_S, FACTS_PER_S = 16, 2.0, 5.0
 MOST_P99_MS, MOST_BYTES = 100.0, 300_000
 _SHARES = {"home": 0.4, "op": 0.3, "candidate": 0.3}
-_START_LIMIT_S = 60.0
+_START_LIMIT_S = _ENDING_LIMIT_S = 60.0
 
 
 class Choices:
@@ -47,8 +49,8 @@ class Choices:
 
     def __init__(self, ledger: Ledger) -> None:
         with Session(ledger.engine) as session:
-            self._candidates = list(session.scalars(select(StandingRow.candidate_id)))
-            self._ops = session.execute(select(StandingRow.op, StandingRow.device_id).distinct()).all()
+            self._candidates = list(session.scalars(sqlalchemy.select(StandingRow.candidate_id)))
+            self._ops = session.execute(sqlalchemy.select(StandingRow.op, StandingRow.device_id).distinct()).all()
         facets = find_facets(ledger)
         self._filters = {
             "op": facets.ops,
@@ -124,7 +126,7 @@ def measure(url: str, backend: str, seconds: float, folder: Path, seed: int) -> 
     return {
         "pages": [_summary(page, backend, [each for each in answers if each.page == page]) for page in _SHARES],
         "writer": {"backend": backend, **written},
-        "client_late_p99_ms": _at([each.late_s for each in answers], 0.99),
+        "client_late_p99_ms": percentile_ms([each.late_s for each in answers], 0.99),
     }
 
 
@@ -147,18 +149,12 @@ def _summary(page: str, backend: str, answers: list[Answered]) -> dict[str, Any]
         "page": page,
         "backend": backend,
         "requests": len(answers),
-        "p50_ms": _at(latencies_s, 0.5),
-        "p99_ms": _at(latencies_s, 0.99),
-        "max_ms": _at(latencies_s, 1.0),
+        "p50_ms": percentile_ms(latencies_s, 0.5),
+        "p99_ms": percentile_ms(latencies_s, 0.99),
+        "max_ms": percentile_ms(latencies_s, 1.0),
         "bytes": max(each.bytes for each in answers),
         "errors": sum(each.status != 200 for each in answers),
     }
-
-
-def _at(values_s: list[float], share: float) -> float:
-    """In ms: the least that so large a share does not exceed."""
-    ordered_s = sorted(values_s)
-    return round(1e3 * ordered_s[max(0, math.ceil(share * len(ordered_s)) - 1)], 1)
 
 
 @contextmanager
@@ -193,30 +189,34 @@ def _answers(port: int) -> bool:
 def _writer(url: str) -> Iterator[dict[str, Any]]:
     """Yields what it wrote, which is there once it has ended."""
     command = [sys.executable, "-m", "benchmarks.leaderboard_writer", url, str(FACTS_PER_S)]
-    writer = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert writer.stdout is not None
-    assert writer.stderr is not None
+    writer = subprocess.Popen(command, stdout=subprocess.PIPE)
     written: dict[str, Any] = {}
     try:
-        if writer.stderr.readline() != "writing\n":
-            raise RuntimeError(f"nothing writes to {url}: {writer.stderr.read()}")
+        assert writer.stdout is not None
+        is_heard, _, _ = select.select([writer.stdout], [], [], _START_LIMIT_S)
+        if not is_heard:
+            raise RuntimeError(f"the writer wrote nothing to {url} in {_START_LIMIT_S:g} s")
+        if os.read(writer.stdout.fileno(), len(READY)) != READY:
+            raise RuntimeError(f"the writer to {url} ended with {writer.wait(_ENDING_LIMIT_S)}")
         yield written
-    finally:
         writer.terminate()
-        output, _ = writer.communicate()
+        output, _ = writer.communicate(timeout=_ENDING_LIMIT_S)
+    finally:
+        writer.kill()
+        writer.wait()
+    if writer.returncode:
+        raise RuntimeError(f"the writer to {url} ended with {writer.returncode}")
     written |= json.loads(output)
 
 
-def _filled(url: str, counts: dict[str, int], mark: Path) -> str:
-    """The ledger at `url`, filled unless the mark says that it was."""
+def _fill_once(url: str, counts: dict[str, int], mark: Path) -> None:
+    """The ledger at `url`, unless the mark says that it was filled."""
     asked = json.dumps(counts, sort_keys=True)
-    if mark.exists():
-        if mark.read_text() != asked:
-            raise SystemExit(f"{mark.parent} holds a ledger of {mark.read_text()}: give another --ledger")
-        return url
-    fill(Ledger(url), **counts)
-    mark.write_text(asked)
-    return url
+    if not mark.exists():
+        fill(Ledger(url), **counts)
+        mark.write_text(asked)
+    elif mark.read_text() != asked:
+        raise SystemExit(f"{mark.parent} holds a ledger of {mark.read_text()}: give another --ledger")
 
 
 def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -228,8 +228,8 @@ def run(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         place.mkdir(parents=True, exist_ok=True)
         with ExitStack() as stack:
             is_sqlite = backend == "sqlite"
-            url = f"sqlite:///{place}/ledger.sqlite" if is_sqlite else stack.enter_context(postgresql_server(place))
-            _filled(url, counts, folder / f"{backend}.filled")
+            url = f"sqlite:///{place}/ledger.sqlite" if is_sqlite else stack.enter_context(ledger_database(place))
+            _fill_once(url, counts, folder / f"{backend}.filled")
             results.append(measure(url, backend, arguments.seconds, folder, arguments.seed))
     pages = [page for result in results for page in result["pages"]]
     return {

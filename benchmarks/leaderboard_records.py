@@ -17,6 +17,7 @@ from candidates.verdict import Accepted, Evidence, EvidenceKind, NeedsDevice, Re
 MODELS = ("smollm2-135m-instruct", "qwen3-0.6b", "gemma-3-270m-it")
 ENDPOINTS = ("fable-5", "opus-4.8", "gpt-5.5", "local-qwen3-coder")
 CLASSES = ("chat", "coding", "agents")
+_WON_ABOVE, _LOST_UP_TO = 1.06, 0.97
 
 _OPS: dict[str, tuple[tuple[str, str, str], ...]] = {
     "smollm2-135m-instruct": (
@@ -233,9 +234,16 @@ def make_measurement(task: KernelTask, speedup: float) -> dict[str, Any]:
     return measurement.model_dump(mode="json")
 
 
+def decide(speedup: float) -> Decision:
+    """Of a search's best and of each of its measurements alike."""
+    if speedup > _WON_ABOVE:
+        return Decision.WIN
+    return Decision.UNDECIDED if speedup > _LOST_UP_TO else Decision.LOSE
+
+
 def vary(template: dict[str, Any], chance: random.Random, stage: str, speedup: float) -> dict[str, Any]:
     """The measurement of another kernel: new figures in a copy of the template."""
-    decision = "win" if speedup > 1.06 else "undecided" if speedup > 0.97 else "lose"
+    decision = decide(speedup).value
     pairs = {"screen": 5, "race": 20, "confirm": 60}[stage]
     workloads = []
     for each in template["workloads"]:

@@ -4,9 +4,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.leaderboard_records import CLASSES, Kernel
+from benchmarks.leaderboard_records import CLASSES, Kernel, decide
 from candidates.hot_ops import HotOp, HotWorkload
-from candidates.measurement import Baseline, Interval
+from candidates.measurement import Baseline, Decision, Interval
 from candidates.promotion import EndToEnd, Gate, PathName, PromotionDecision, decide_build
 from candidates.run import (
     BuildReport,
@@ -28,6 +28,12 @@ from traces.replay.settings import EngineSettings
 from traces.replay.step import EngineStep
 from traces.sites import SiteKind
 
+_DECISIONS: dict[Decision, SearchDecision] = {
+    Decision.WIN: "won",
+    Decision.UNDECIDED: "undecided",
+    Decision.LOSE: "lost",
+}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchPast:
@@ -42,7 +48,7 @@ class SearchPast:
     def decision(self) -> SearchDecision:
         if self.best is None:
             return "rejected"
-        return "won" if self.best.speedup > 1.06 else "undecided" if self.best.speedup > 0.97 else "lost"
+        return _DECISIONS[decide(self.best.speedup)]
 
 
 def make_request(model: str, number: int) -> RunRequest:
@@ -78,7 +84,7 @@ def make_search_end(search: SearchPast) -> SearchEnd:
 
 
 def make_promotion(search: SearchPast, kernel: Kernel) -> PromotionDecision:
-    won = kernel.speedup > 1.06
+    won = search.decision == "won"
     gates = (
         Gate(name="judged correct on the device", figure="accepted", bound="accepted, native", passed=True),
         Gate(

@@ -1,7 +1,7 @@
 """Writes to a ledger as a nightly run does: `python -m benchmarks.leaderboard_writer URL FACTS_PER_S`.
 
-Candidates, attempts, measurements and progress, each in its own transaction with standings kept up. TERM ends it; it
-then prints how many facts it wrote and how long they took.
+Candidates, attempts, measurements and progress, each in its own transaction with standings kept up. It prints READY
+once it has written one. TERM ends it; it then prints how many facts it wrote and how long they took.
 """
 
 import json
@@ -16,11 +16,14 @@ from types import FrameType
 
 from benchmarks.leaderboard_records import MODELS, Kernel, Kernels, make_attempt, make_measurement, vary
 from benchmarks.leaderboard_runs import make_request
+from benchmarks.percentile import percentile_ms
 from candidates.agent import Attempt
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Measurement
 from candidates.run import Progress, Stage
 from candidates.task import KernelTask
+
+READY = b"writing\n"
 
 
 def _writes(ledger: Ledger, run_id: str, tasks: tuple[KernelTask, ...], seed: int) -> Iterator[Callable[[], None]]:
@@ -54,17 +57,13 @@ def _write(ledger: Ledger, facts_per_s: float, times_s: list[float]) -> None:
         write()
         times_s.append(time.monotonic() - began_s)
         if number == 0:
-            sys.stderr.write("writing\n")
-            sys.stderr.flush()
+            sys.stdout.buffer.write(READY)
+            sys.stdout.buffer.flush()
         time.sleep(max(0.0, 1 / facts_per_s - times_s[-1]))
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-def _at(ordered_s: list[float], share: float) -> float:
-    return round(1e3 * ordered_s[min(len(ordered_s) - 1, int(share * len(ordered_s)))], 1)
 
 
 def main() -> None:
@@ -74,9 +73,9 @@ def main() -> None:
     try:
         _write(Ledger(url), facts_per_s, times_s)
     except KeyboardInterrupt:
-        ordered_s = sorted(times_s)
-        figures = {name: _at(ordered_s, share) for name, share in (("p50_ms", 0.5), ("p99_ms", 0.99), ("max_ms", 1.0))}
-        sys.stdout.write(json.dumps({"facts": len(ordered_s), **figures}) + "\n")
+        shares = {"p50_ms": 0.5, "p99_ms": 0.99, "max_ms": 1.0}
+        figures = {name: percentile_ms(times_s, share) for name, share in shares.items()}
+        sys.stdout.write(json.dumps({"facts": len(times_s), **figures}) + "\n")
 
 
 if __name__ == "__main__":

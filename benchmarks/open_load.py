@@ -61,10 +61,12 @@ async def open_load(
     seed: int,
 ) -> list[Answered]:
     """Each of `readers` asks `requests_per_s` times a second on average; connections stay open, and there are as many
-    as are needed at once."""
+    as are needed at once.
+
+    A connection that breaks is an answer of status 0. Raises ExceptionGroup for what else goes wrong with a request.
+    """
     idle: list[_Connection] = []
     answers: list[Answered] = []
-    gc.disable()
     began_s = time.perf_counter() + 0.5
 
     async def get(path: str) -> tuple[int, int]:
@@ -103,20 +105,22 @@ async def open_load(
             )
         )
 
-    async def read(reader: int) -> None:
+    async def read(reader: int, tasks: asyncio.TaskGroup) -> None:
         chance = random.Random(seed * 1000 + reader)
-        due_s, asking = began_s + chance.expovariate(requests_per_s), set[asyncio.Task[None]]()
+        due_s = began_s + chance.expovariate(requests_per_s)
         while due_s < began_s + seconds:
             asked = choose(chance)
             await asyncio.sleep(max(0.0, due_s - time.perf_counter()))
-            task = asyncio.create_task(ask(asked, due_s))
-            asking.add(task)
-            task.add_done_callback(asking.discard)
+            tasks.create_task(ask(asked, due_s))
             due_s += chance.expovariate(requests_per_s)
-        await asyncio.gather(*asking)
 
-    await asyncio.gather(*(read(reader) for reader in range(readers)))
-    for connection in idle:
-        connection.writer.close()
-    gc.enable()
+    gc.disable()
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for reader in range(readers):
+                tasks.create_task(read(reader, tasks))
+    finally:
+        gc.enable()
+        for connection in idle:
+            connection.writer.close()
     return answers

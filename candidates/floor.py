@@ -1,5 +1,8 @@
 """The floor of an op: the least time that the device's measured ceilings allow one call."""
 
+import functools
+from dataclasses import dataclass, field
+
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils.flop_counter import FlopCounterMode
@@ -8,25 +11,21 @@ from candidates.device import DeviceCeilings
 from candidates.reference import load_reference
 from candidates.task import KernelTask, Workload
 
+_COUNTS_KEPT = 256
+
 
 def floor_us(
-    task: KernelTask,
-    workload: Workload,
-    ceilings: DeviceCeilings,
-    parameter_bytes: int | None = None,
-    flops: int | None = None,
+    task: KernelTask, workload: Workload, ceilings: DeviceCeilings, parameter_bytes: int | None = None
 ) -> float:
     """The larger of moving every input and output once and of the reference's matrix arithmetic, for one call.
 
     Cold parameters come from memory, everything else from the level that holds one call's working set. Elementwise
     arithmetic is not counted. `parameter_bytes` replaces the task's own where a candidate has packed its parameters.
-    `flops` are those of `count_flops`, where they are counted already.
     """
     if parameter_bytes is None:
         parameter_bytes = task.parameter_bytes()
     moving_bytes = task.activation_bytes(workload)
-    if flops is None:
-        flops = count_flops(task, workload)
+    flops = count_flops(task, workload)
     rate = ceilings.bytes_per_s(moving_bytes + parameter_bytes)
     if parameters_are_cold(task, last_cache_bytes(ceilings)):
         memory_rate = ceilings.bytes_per_s(ceilings.read[-1].working_set_bytes)
@@ -47,8 +46,26 @@ def last_cache_bytes(ceilings: DeviceCeilings) -> int:
 
 
 def count_flops(task: KernelTask, workload: Workload) -> int:
-    """Matrix products and convolutions of the reference at this shape, two for a multiply-add; nothing is run."""
-    axes = workload.axes
+    """Matrix products and convolutions of the reference at this shape, two for a multiply-add; nothing is run.
+
+    Kept for the shapes that were asked for last: a race asks at every look.
+    """
+    return _count(_Shape(task_id=task.id, workload_name=workload.name, task=task, workload=workload))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shape:
+    """Of a task, known by names that tell all that is counted."""
+
+    task_id: str
+    workload_name: str
+    task: KernelTask = field(compare=False)
+    workload: Workload = field(compare=False)
+
+
+@functools.lru_cache(maxsize=_COUNTS_KEPT)
+def _count(shape: _Shape) -> int:
+    task, axes = shape.task, shape.workload.axes
     counter = FlopCounterMode(display=False)
     with FakeTensorMode(), torch.no_grad():
         inputs = [

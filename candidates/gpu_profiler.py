@@ -81,9 +81,4 @@ class GpuProfiler:
 
 def heaviest_public(task: KernelTask) -> Workload:
     """By bytes of its tensors times calls."""
-
-    def moved_bytes(workload: Workload) -> float:
-        size_bytes = sum(spec.size_bytes(workload.axes) for spec in (*task.inputs, *task.outputs))
-        return size_bytes * workload.calls_per_hour
-
-    return max(task.public_workloads, key=moved_bytes)
+    return max(task.public_workloads, key=lambda each: task.moved_bytes(each) * each.calls_per_hour)

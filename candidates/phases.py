@@ -3,7 +3,7 @@
 Decode sends a few rows and prefill hundreds: what is fast for the one is slow for the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from candidates.site_timing import SiteTimes
@@ -34,6 +34,18 @@ def split_phases(captured: Sequence[CapturedSite], times: SiteTimes) -> tuple[tu
             parts.append(CapturedSite(site=replace(each.site, op=name), calls=(*calls, *probes)))
             one_call[name] = times.one_call[op]
     return tuple(parts), replace(times, one_call=one_call)
+
+
+def is_of_phase(op: str, axes: Mapping[str, int]) -> bool:
+    """Whether a call with these axes is of the phase that the op's name ends with: a site is called in both. It is of an
+    op without a phase always, and never where the axes do not tell."""
+    phase = op.rpartition(".")[2]
+    if phase not in (DECODE, PREFILL):
+        return True
+    if "tokens" in axes:
+        return (axes["tokens"] == 1) == (phase == DECODE)
+    # More rows may be those of a batch as those of a prompt.
+    return axes.get("rows") == 1 and phase == DECODE
 
 
 def _is_decode(call: SiteCall) -> bool:

@@ -1,5 +1,6 @@
 """The baselines of a race: trusted PyTorch processes, kept alive through a run, that stand in for a kernel's runner."""
 
+import contextlib
 import itertools
 import os
 import select
@@ -32,6 +33,10 @@ from kernel_sandbox.runners.device_calls import CallMode
 
 class BaselineFailed(Exception):
     """PyTorch itself cannot run, fuse or compile the task's reference, or ended; never the candidate's fault."""
+
+
+class BaselineGone(BaselineFailed):
+    """Its process ended, and with it every baseline that has a session there; a new process may do better."""
 
 
 class Allocator(StrEnum):
@@ -86,7 +91,7 @@ class BaselineProcess:
         self._poll.register(self._replies, select.POLLIN)
 
     def send(self, command: Command, content: object) -> None:
-        """Raises BaselineFailed with PyTorch's message, or when the process is gone."""
+        """Raises BaselineFailed with PyTorch's message, BaselineGone when the process is gone."""
         self._require_running()
         try:
             os.write(self._requests, bytes([command]))
@@ -101,7 +106,7 @@ class BaselineProcess:
             raise self._ended() from error
 
     def run(self, session: int, first: int, count: int, how: int = 0) -> int:
-        """ns from request to reply. Raises BaselineFailed when the process is gone."""
+        """ns from request to reply. Raises BaselineGone."""
         self._require_running()
         message = bytes([Command.RUN]) + RUN_PAYLOAD.pack(session, first, count, how)
         try:
@@ -118,12 +123,12 @@ class BaselineProcess:
         return elapsed_ns
 
     def cpu_time_ns(self) -> int:
-        """Raises BaselineFailed when the process is gone."""
+        """Raises BaselineGone."""
         self._require_running()
         return time.clock_gettime_ns(~self._process.pid << 3 | _CPU_CLOCK_OF_PROCESS)
 
     def close(self) -> None:
-        """Once, and also of a process that has ended; what uses it afterwards raises BaselineFailed."""
+        """Once, and also of a process that has ended; what uses it afterwards raises BaselineGone."""
         os.close(self._requests)
         os.close(self._replies)
         self._process.kill()
@@ -138,7 +143,7 @@ class BaselineProcess:
         if self.has_ended:
             raise self._ended()
 
-    def _ended(self, what: str = "ended") -> BaselineFailed:
+    def _ended(self, what: str = "ended") -> BaselineGone:
         """The process is gone when this returns; so are all of its sessions. Its pipes are for `close` to close."""
         try:
             code = self._process.wait(timeout=ENDING_LIMIT_S)
@@ -146,9 +151,9 @@ class BaselineProcess:
             code = None
         self._process.kill()
         self._process.wait()
-        return BaselineFailed(f"a PyTorch process {what} ({code}); its messages are on standard error")
+        return BaselineGone(f"a PyTorch process {what} ({code}); its messages are on standard error")
 
-    def _hung(self) -> BaselineFailed:
+    def _hung(self) -> BaselineGone:
         """As a process may whose device is lost."""
         self._process.kill()
         return self._ended(f"gave no answer in {REPLY_LIMIT_S:g} s")
@@ -199,7 +204,7 @@ class BaselineRunner:
 
     def close(self) -> None:
         """Ends the session; the process stays with its pool."""
-        if not self._process.has_ended:
+        with contextlib.suppress(BaselineGone):  # so is its session
             self._process.send(Command.CLOSE, self._session)
 
 
@@ -207,7 +212,7 @@ class DeviceBaselineRunner(BaselineRunner):
     """In a process on a GPU: PyTorch on copies of the arena; a DeviceProcess of gpu_track.py."""
 
     def run_timed(self, first: int, count: int, how: CallMode) -> Timed:
-        """Raises BaselineFailed when the process is gone, as of a device that faulted."""
+        """Raises BaselineGone, as where the device faulted."""
         return Timed(wall_ns=self._process.run(self._session, first, count, how), told_ns=None)
 
     def capture(self, first: int, count: int, how: CallMode) -> None:

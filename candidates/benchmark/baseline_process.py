@@ -150,8 +150,12 @@ class Server:
             except DeviceFault:
                 raise
             except Exception:  # noqa: BLE001  (a compiler may raise anything)
+                words = traceback.format_exc(limit=-3)
+                if self._device is not None:
+                    # A lost device may show as any error of the launch after: the next task would be charged with it.
+                    self._device.synchronise()
                 # The owner decides what a baseline that does not run means; here only the words are known.
-                os.write(replies, FAILED + pickled(traceback.format_exc(limit=-3)))
+                os.write(replies, FAILED + pickled(words))
             else:
                 os.write(replies, DONE)
 

@@ -44,7 +44,6 @@ class _Heat:
     pairing: Pairing
     opponent: Baseline
     baselines_us: Mapping[Baseline, float]
-    flops: int
 
 
 class Bout:
@@ -147,6 +146,7 @@ class Bout:
         heat = self._heats[workload.name]
         speedup = self.speedup(workload)
         kernel_only_us = median(heat.pairing.candidate_times_us())
+        task = self._contest.task
         return WorkloadMeasurement(
             workload=workload.name,
             candidate_us=kernel_only_us + heat.pairing.candidate.dispatch_us,
@@ -158,11 +158,11 @@ class Bout:
             speedup_over_best=speedup.speedup,
             interval=speedup.interval,
             pairs=heat.pairing.pairs,
-            share_of_floor=self._floor_us(workload) / kernel_only_us,
+            share_of_floor=floor_us(task, workload, self._ceilings) / kernel_only_us,
             parameters_are_cold=self._contest.are_parameters_cold,
             decision=decision,
-            flops=heat.flops,
-            moved_bytes=self._contest.task.moved_bytes(workload),
+            flops=count_flops(task, workload),
+            moved_bytes=task.moved_bytes(workload),
         )
 
     def _open_heat(self, workload: Workload) -> _Heat:
@@ -182,32 +182,26 @@ class Bout:
                     opponent, baseline = Baseline.CURRENT, current
         count = self._contest.choose_count(workload, baselines_us[opponent], candidate_us)
         pairing = Pairing(baseline, candidate, count, self._rng, self._audit, self._handshake)
-        flops = count_flops(self._contest.task, workload)
-        return _Heat(pairing=pairing, opponent=opponent, baselines_us=baselines_us, flops=flops)
-
-    def _floor_us(self, workload: Workload, parameter_bytes: int | None = None) -> float:
-        """Of a workload whose heat is open."""
-        flops = self._heats[workload.name].flops
-        return floor_us(self._contest.task, workload, self._ceilings, parameter_bytes, flops)
+        return _Heat(pairing=pairing, opponent=opponent, baselines_us=baselines_us)
 
     def _estimate_calls(self, workload: Workload, baseline_us: float) -> int:
         most = self._contest.choose_count(workload, baseline_us, baseline_us / 100)
         return max(1, min(_ESTIMATE_CALLS, most, int(_LONGEST_ESTIMATE_US / baseline_us)))
 
     def _refuse_impossible(self, workload: Workload, pairing: Pairing) -> None:
-        parameter_bytes = None
+        task, parameter_bytes = self._contest.task, None
         if self._prepared.size_bytes:
             # A candidate may have packed its parameters into fewer bytes than the task's.
             packed = self._prepared.size_bytes // self._contest.parameter_sets
-            parameter_bytes = min(packed, self._contest.task.parameter_bytes())
-        floor = self._floor_us(workload, parameter_bytes)
+            parameter_bytes = min(packed, task.parameter_bytes())
+        floor = floor_us(task, workload, self._ceilings, parameter_bytes)
         fastest_us = median(pairing.candidate_times_us())
         if fastest_us >= _POSSIBLE_SHARE * floor or Defence.FLOOR not in self._defences:
             return
         if median(pairing.baseline_times_us()) < _POSSIBLE_SHARE * floor:
             return  # PyTorch can do it too: the floor counts bytes that this op need not touch, as of a table's rows
         self._ceilings = self._measure_again(self._ceilings)
-        floor = self._floor_us(workload, parameter_bytes)
+        floor = floor_us(task, workload, self._ceilings, parameter_bytes)
         if fastest_us < _POSSIBLE_SHARE * floor:
             self._catch(
                 Reason.FASTER_THAN_POSSIBLE,

@@ -49,6 +49,7 @@ class Contest:
         self._baselines: dict[Baseline, Side] = {}
         self._open = ExitStack()
         arena = self._open.enter_context(_make_arena(task, self.parameter_sets, self._warm_ups, track.slots_bytes))
+        self._open.callback(self.close_baselines)
         self._venue = Venue(task=task, arena=arena, core=core, threads=threads, is_cold=self.are_parameters_cold)
         axes = task.workloads[0].axes
         self._parameters = place_parameters(
@@ -63,10 +64,13 @@ class Contest:
     def baseline(self, baseline: Baseline) -> Side:
         """Opened when first asked for. Raises BaselineFailed."""
         if baseline not in self._baselines:
-            side = self._track.open_baseline(baseline, self._venue)
-            self._open.callback(side.runner.close)
-            self._baselines[baseline] = side
+            self._baselines[baseline] = self._track.open_baseline(baseline, self._venue)
         return self._baselines[baseline]
+
+    def close_baselines(self) -> None:
+        """Each is opened again when it is next asked for; those whose process is gone get a new one."""
+        while self._baselines:
+            self._baselines.popitem()[1].runner.close()
 
     def enter_handshake(self) -> Side:
         """A runner without a kernel, frozen. The contest closes it. Raises SandboxError."""

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-from candidates.phases import DECODE, PREFILL
+from candidates.phases import is_of_phase
 from candidates.serving_build.build import Build
 from candidates.serving_build.build_files import task_of
 from candidates.serving_build.builds import BuildStore
@@ -34,7 +34,7 @@ class CountedTraffic:
                     served_beside.update(kernels.get(other.id, KernelCalls()).shapes)
             # What one kernel of a site misses another one may serve: that is the other's traffic.
             missed = Counter(counts.missed_shapes) - served_beside
-            own = {shape: calls for shape, calls in missed.items() if _is_of_phase(entry.op, shape)}
+            own = {shape: calls for shape, calls in missed.items() if is_of_phase(entry.op, _axes(shape))}
             self._places.append((task_of(build, entry), Counter(counts.shapes) + Counter(own)))
 
     def applied_to(self, task: KernelTask) -> KernelTask:
@@ -68,16 +68,6 @@ def read_counted_traffic(path: Path, store: BuildStore) -> CountedTraffic:
     """Raises CountersUnreadable, and BuildNotFound and BuildRefused as BuildStore.show does."""
     counters = read_counters(path)
     return CountedTraffic(store.show(counters.build_id), counters.kernels)
-
-
-def _is_of_phase(op: str, shape: str) -> bool:
-    """Whether a shape that a kernel missed is of its op's own phase: a site is called in both. Where the shape does not
-    tell, it counts for neither."""
-    phase = op.rpartition(".")[2]
-    if phase not in (DECODE, PREFILL):
-        return True
-    tokens = _axes(shape).get("tokens")
-    return tokens is not None and (tokens == 1) == (phase == DECODE)
 
 
 def _axes(shape: str) -> dict[str, int]:

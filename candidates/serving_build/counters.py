@@ -56,7 +56,7 @@ def read_counters(path: Path) -> Counters:
 
 def _read(path: Path) -> bytes:
     # Does not wait for the other end of a pipe.
-    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
             raise CountersUnreadable(f"{path} is no plain file")

@@ -128,7 +128,7 @@ def _digest_of(content: Any) -> str:
 def _read(path: Path) -> bytes:
     try:
         # Neither follows a link nor waits for the other end of a pipe.
-        with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
             return file.read()
     except OSError as error:
         raise BuildRefused(f"{path} cannot be read ({error.strerror}): install the build again") from error

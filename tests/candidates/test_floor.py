@@ -1,5 +1,7 @@
 """Floors: bytes over bandwidth, flops over peak, and where cold parameters come from."""
 
+from pathlib import Path
+
 import pytest
 
 from candidates.device import BandwidthCeiling, DeviceCeilings
@@ -54,10 +56,14 @@ def test_few_rows_are_bound_by_bytes_and_many_by_flops() -> None:
     assert floor_us(task, many, CEILINGS) == pytest.approx(1e6 * 2 * 512 * 256 * 512 / 1e11)
 
 
-def test_counted_flops_are_not_counted_again() -> None:
-    many = linear_task(1).workloads[1]
-    task = linear_task(1).model_copy(update={"reference": "def reference(x, weight):\n    raise RuntimeError"})
-    assert floor_us(task, many, CEILINGS, flops=2 * 512 * 256 * 512) == floor_us(linear_task(1), many, CEILINGS)
+def test_flops_are_counted_once_for_each_shape_of_a_task(tmp_path: Path) -> None:
+    counted = tmp_path / "counted"
+    notes = f"def reference(x, weight):\n    open({str(counted)!r}, 'a').write('.')\n    return x @ weight.T"
+    task = linear_task(1).model_copy(update={"reference": notes})
+    for _ in range(3):
+        floors_us = [floor_us(task, workload, CEILINGS) for workload in task.workloads]
+    assert floors_us == [floor_us(linear_task(1), workload, CEILINGS) for workload in task.workloads]
+    assert counted.read_text() == ".."
 
 
 def test_every_tensor_moves_once() -> None:

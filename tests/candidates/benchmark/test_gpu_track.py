@@ -11,7 +11,7 @@ import pytest
 import torch
 from ceilings_of_tests import generous_ceilings
 
-from candidates.benchmark.baseline import BaselineFailed, BaselinePool, DeviceBaselineRunner
+from candidates.benchmark.baseline import BaselineFailed, BaselineGone, BaselinePool, DeviceBaselineRunner
 from candidates.benchmark.benchmark import Benchmark
 from candidates.benchmark.gpu_track import GpuTrack
 from candidates.benchmark.pairing import Pairing, Sampler, Side
@@ -271,6 +271,19 @@ def test_a_baseline_whose_device_faults_leaves_the_next_one_a_process(tmp_path: 
             runner.close()
 
 
+@pytest.mark.slow
+def test_an_error_that_a_lost_device_shows_as_ends_its_process(tmp_path: Path) -> None:
+    with (
+        BaselinePool(tmp_path, "GPU-faults-late", (sys.executable, str(HOST_BASELINE))) as pool,
+        Arena(1 << 16, 1 << 16) as arena,
+    ):
+        runner = pool.open(Baseline.EAGER_OUT, task_of(QUICK), arena, None, 1)
+        places = [arena.allocate(segment, 1024) for segment in (Segment.INPUTS, Segment.INPUTS, Segment.OUTPUTS)]
+        with pytest.raises(BaselineGone):
+            runner.lay_out([1], [Call(tensors=tuple(places), parameter_set=0)])
+        runner.close()
+
+
 @pytest.fixture(scope="module")
 def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("compiled")
@@ -291,6 +304,43 @@ def test_compiled_code_that_faults_is_left_out_of_the_baselines(
         )
         best = benchmark.fix_best_baselines(task_of(QUICK))
     assert [set(each.times_us) for each in best.values()] == [{Baseline.EAGER_OUT}] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("baselines", "left"),
+    [
+        ((Baseline.EAGER_OUT, Baseline.EAGER_GRAPH), {Baseline.EAGER_OUT}),
+        ((Baseline.EAGER_OUT, Baseline.COMPILE, Baseline.COMPILE_GRAPH), {Baseline.EAGER_OUT, Baseline.COMPILE}),
+        ((Baseline.COMPILE_GRAPH, Baseline.COMPILE, Baseline.EAGER_OUT), {Baseline.EAGER_OUT, Baseline.COMPILE}),
+    ],
+)
+def test_a_graph_that_faults_takes_no_other_baseline_of_its_process_along(
+    baselines: tuple[Baseline, ...], left: set[Baseline], compile_cache: Path, tmp_path: Path
+) -> None:
+    with BaselinePool(compile_cache, "GPU-faults", (sys.executable, str(HOST_BASELINE))) as pool:
+        track = GpuTrack(SANDBOX, GPU, pool, INTERPRETED)
+        benchmark = Benchmark(track, generous_ceilings(), cache_folder=tmp_path, baselines=baselines)
+        best = benchmark.fix_best_baselines(task_of(QUICK))
+    assert [set(each.times_us) for each in best.values()] == [left] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("waits", [0, 5, 14], ids=["where it is laid out", "where it is estimated", "in its rounds"])
+def test_a_baseline_whose_process_died_once_is_measured(waits: int, compile_cache: Path, tmp_path: Path) -> None:
+    died = tmp_path / "died"
+    with BaselinePool(
+        compile_cache, f"GPU-compiled-{waits}-once-{died}", (sys.executable, str(HOST_BASELINE))
+    ) as pool:
+        benchmark = Benchmark(
+            GpuTrack(SANDBOX, GPU, pool, INTERPRETED),
+            generous_ceilings(),
+            cache_folder=tmp_path,
+            baselines=(Baseline.EAGER_OUT, Baseline.COMPILE),
+        )
+        best = benchmark.fix_best_baselines(task_of(QUICK))
+    assert died.exists()
+    assert [set(each.times_us) for each in best.values()] == [{Baseline.EAGER_OUT, Baseline.COMPILE}] * 2
 
 
 def test_what_a_reference_makes_itself_is_on_its_device() -> None:

@@ -1,16 +1,18 @@
 """Counters of a live build as the traffic of the next search."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from candidates.device import DeviceFingerprint
+from candidates.phases import is_of_phase
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.counted_traffic import read_counted_traffic
-from candidates.serving_build.counters import CountersUnreadable
+from candidates.serving_build.counters import CountersUnreadable, read_counters
 
 
 @pytest.fixture
@@ -68,6 +70,24 @@ def test_what_the_other_phase_sends_is_not_missed(
     assert dict(shapes) == expected
 
 
+@pytest.mark.parametrize(
+    ("op", "axes", "expected"),
+    [
+        ("Linear.decode", {"batch": 32, "tokens": 1}, True),
+        ("Linear.prefill", {"batch": 32, "tokens": 1}, False),
+        ("Linear.prefill", {"tokens": 9}, True),
+        ("Linear.decode", {"rows": 1}, True),
+        ("Linear.prefill", {"rows": 1}, False),
+        ("Linear.decode", {"rows": 8}, False),
+        ("Linear.prefill", {"rows": 8}, False),
+        ("Linear.decode", {"size0": 1}, False),
+        ("Linear", {"rows": 8}, True),
+    ],
+)
+def test_a_shape_counts_for_a_phase_only_where_it_tells(op: str, axes: dict[str, int], expected: bool) -> None:
+    assert is_of_phase(op, axes) is expected
+
+
 def test_what_was_not_counted_stays(tmp_path: Path, live: Build, rmsnorm: ShippedKernel, linear: ShippedKernel) -> None:
     path = counters(tmp_path, live.id, **{rmsnorm.candidate.id: {"shapes": {"batch=4,tokens=1": 3}}})
     traffic = read_counted_traffic(path, BuildStore(tmp_path))
@@ -81,6 +101,13 @@ def test_shapes_that_are_none_of_the_tasks_count_nothing(
 ) -> None:
     path = counters(tmp_path, live.id, **{rmsnorm.candidate.id: {"shapes": shapes}})
     assert read_counted_traffic(path, BuildStore(tmp_path)).applied_to(rmsnorm.task) == rmsnorm.task
+
+
+def test_a_folder_in_the_place_of_counters_is_named_and_left_closed(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(CountersUnreadable, match="cannot be read"):
+        read_counters(tmp_path)
+    assert len(os.listdir("/proc/self/fd")) == before
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"build_id": 3, "kernels": {}}', '{"build_id": "b", "kernels": []}'])
