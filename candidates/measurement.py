@@ -82,7 +82,15 @@ class Measurement(Record):
 
     def heaviest(self, calls_per_hour: Mapping[str, float]) -> WorkloadMeasurement:
         """The workload in which traffic spends most time, with the candidate."""
-        return max(self.workloads, key=lambda w: (calls_per_hour.get(w.workload, 0.0) * w.candidate_us, w.workload))
+        return self.by_traffic(calls_per_hour)[0]
+
+    def by_traffic(self, calls_per_hour: Mapping[str, float]) -> tuple[WorkloadMeasurement, ...]:
+        """Workloads, the heaviest first; those that are as heavy by their names, the last name first."""
+
+        def weight(told: WorkloadMeasurement) -> tuple[float, str]:
+            return calls_per_hour.get(told.workload, 0.0) * told.candidate_us, told.workload
+
+        return tuple(sorted(self.workloads, key=weight, reverse=True))
 
     def share_of_floor(self, calls_per_hour: Mapping[str, float]) -> float:
         """Floor time over kernel time, both summed over `workloads` with their calls per hour."""

@@ -261,6 +261,11 @@ class RunReport(Record):
     """Caps of the run's account that refused a call."""
     wall_s: float
 
+    @property
+    def shipped(self) -> tuple[OpReport, ...]:
+        """Ops whose kernel is in a build that passed its gates."""
+        return tuple(op for op in self.hot_ops if op.decision is OpDecision.SHIPPED)
+
 
 class TuneReport(Record):
     """What `compiler-agent tune --json` prints."""
@@ -276,6 +281,7 @@ class TuneReport(Record):
     """Weighted by traffic."""
     interval: Interval | None
     share_of_floor: float | None
+    """All workloads weighted by traffic."""
     tried: int
     reason: str
     stop_reason: str

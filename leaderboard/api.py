@@ -24,7 +24,8 @@ from candidates.standing import Cursor, Facets, Page, Sort, Standing
 from candidates.task import KernelTask
 from leaderboard.board import Board
 from leaderboard.filters import Asked, read_filters, write_cursor
-from leaderboard.pages.render import board_of, not_found
+from leaderboard.pages.found import run_of
+from leaderboard.pages.render import board_of
 from leaderboard.run_lines import kind_of
 
 router = APIRouter(prefix="/api/v1")
@@ -111,6 +112,7 @@ class RunDocument(BaseModel):
 class RunsPage(BaseModel):
     runs: tuple[RunDocument, ...]
     next: int | None
+    """What `before` takes for the next page; None: this is the last."""
 
 
 @router.get("/wins")
@@ -167,16 +169,14 @@ def runs(
     limit: Annotated[int, Query(ge=1, le=100)] = 20,
 ) -> RunsPage:
     """Newest first; `before` is `next` of the page before."""
-    found = board_of(request).ledger.runs(limit=limit, before=before)
-    return RunsPage(runs=tuple(_document(run) for run in found), next=found[-1].number if len(found) == limit else None)
+    found = board_of(request).ledger.runs(limit=limit + 1, before=before)
+    following = found[limit - 1].number if len(found) > limit else None
+    return RunsPage(runs=tuple(_document(run) for run in found[:limit]), next=following)
 
 
 @router.get("/runs/{run_id}")
 def run(request: Request, run_id: str) -> RunDocument:
-    found = board_of(request).ledger.run(run_id)
-    if found is None:
-        raise not_found(f"no run {run_id}")
-    return _document(found)
+    return _document(run_of(board_of(request), run_id))
 
 
 @router.get("/tasks/{task_id}")

@@ -11,21 +11,22 @@ from candidates.ledger.events import Event
 from candidates.ledger.find_standings import find_facets
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.build import Build
-from candidates.serving_build.builds import BuildStore
+from candidates.serving_build.builds import BuildNotFound, BuildStore
 from candidates.serving_build.counters import Counters
+from candidates.serving_build.runtime import BuildRefused
 from candidates.standing import Facets, InService
 from leaderboard.access.actions import Actions
 from leaderboard.access.form_stamps import FormStamps
 from leaderboard.access.tokens import TokenFile
 from leaderboard.http.streams import Streams
-from leaderboard.serving import counted_of, live_build, read_serving
+from leaderboard.serving import counted_of, read_serving
 from leaderboard.shown_builds import ShownBuilds
 
 T = TypeVar("T")
 
 _FACETS_KEPT_S = 30.0
 _SERVING_KEPT_S = 2.0
-"""Reading a build hashes every byte of it."""
+"""To say what serves, every file of the live build is looked at, and all that processes counted is read."""
 
 
 class _Kept(Generic[T]):
@@ -74,7 +75,16 @@ class Board:
         return self._facets.get(lambda: find_facets(self.ledger))
 
     def serving(self) -> InService:
-        return self._serving.get(lambda: read_serving(self.builds, self.counters))
+        return self._serving.get(lambda: read_serving(self._live_build(), self.counters))
+
+    def _live_build(self) -> Build | None:
+        """None: none is live, or the one that is was changed or removed, and serves nothing."""
+        try:
+            current = self.builds.current()
+            shown = None if current is None else self.shown_builds.show(self.builds, current)
+        except (BuildNotFound, BuildRefused):
+            return None
+        return shown if isinstance(shown, Build) else None
 
     def forget_serving(self) -> None:
         """What is live was changed here."""
@@ -88,9 +98,6 @@ class Board:
         if about.candidate_id is not None:
             return f"{self.base_url}/candidates/{about.candidate_id}"
         return f"{self.base_url}/builds" if about.build_id is None else f"{self.base_url}/builds/{about.build_id}"
-
-    def live_build(self) -> Build | None:
-        return live_build(self.builds)
 
     def counted(self, build_id: str) -> tuple[Counters, ...]:
         return counted_of(self.counters, build_id)

@@ -7,10 +7,10 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 
 from candidates.promotion import Gate
-from candidates.serving_build.builds import BuildNotFound
 from candidates.serving_build.manifest import Manifest
 from leaderboard.build_facts import BuildFacts, read_facts
-from leaderboard.pages.render import board_of, not_found
+from leaderboard.pages.found import build_facts_of
+from leaderboard.pages.render import board_of
 from leaderboard.shown_builds import RefusedBuild
 
 router = APIRouter(prefix="/api/v1")
@@ -57,13 +57,7 @@ def builds(request: Request) -> Builds:
 def build(request: Request, build_id: str) -> BuildDocument | RefusedBuildDocument:
     """The start of an id does where it is the only one."""
     board = board_of(request)
-    try:
-        found = read_facts(board, [board.shown_builds.show(board.builds, build_id)])
-    except BuildNotFound as fault:
-        raise not_found(f"no build, or more than one, has an id that starts with {build_id[:80]!r}") from fault
-    if not found:
-        raise not_found(f"build {build_id[:80]!r} was removed just now")
-    return _document(found[0], board.builds.current())
+    return _document(build_facts_of(board, build_id), board.builds.current())
 
 
 def _document(facts: BuildFacts | RefusedBuild, live: str | None) -> BuildDocument | RefusedBuildDocument:

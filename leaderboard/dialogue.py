@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from candidates.ledger.blobs import BlobError, BlobStore
 from candidates.transcript import Transcript, Turn
+from leaderboard.written_bytes import written_bytes
 
 MOST_TURNS = 60
 MOST_MESSAGES = 40
@@ -60,7 +61,7 @@ class _Room:
     def take(self, speaker: str, text: str) -> Words:
         most = min(_MOST_TEXT_BYTES, max(self._left, _LEAST_BYTES))
         shown = text[:most]
-        while (size := _written_bytes(shown)) > most:
+        while (size := written_bytes(shown)) > most:
             shown = shown[: int(len(shown) * most / size * 0.95)]
         self._left -= size
         return Words(speaker=speaker, text=shown, is_whole=len(shown) == len(text))
@@ -153,14 +154,3 @@ def _seconds(value: Any) -> float | None:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
-
-
-def _written_bytes(text: str) -> int:
-    """In HTML, at most: quotes become five bytes, an unprintable character ten."""
-    marks = sum(map(text.count, "&<>\"'"))
-    lines = text.count("\n") + text.count("\t")
-    plain = text.replace("\n", " ").replace("\t", " ")
-    if plain.isprintable():
-        return len(text.encode()) + 4 * marks
-    odd = sum(not character.isprintable() for character in plain)
-    return len(text.encode(errors="replace")) + 4 * marks + 10 * odd + lines

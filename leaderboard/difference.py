@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from leaderboard.highlight import cut_lines
+from leaderboard.written_bytes import written_bytes
 
 MOST_CHARACTERS = 60_000
 MOST_LINES = 1_200
@@ -147,10 +148,4 @@ def _take(rows: Iterator[Row | Fold]) -> tuple[tuple[Row | Fold, ...], bool]:
 def _shown_bytes(row: Row | Fold) -> int:
     if isinstance(row, Fold):
         return _BYTES_BESIDE
-    return _BYTES_BESIDE + sum(_escaped_bytes(side.text) for side in (row.left, row.right) if side is not None)
-
-
-def _escaped_bytes(text: str) -> int:
-    """At most: quotes become five bytes, an unprintable character ten."""
-    marks = sum(map(text.count, "&<>\"'"))
-    return len(text) + 4 * marks if text.isascii() and text.isprintable() else 10 * len(text)
+    return _BYTES_BESIDE + sum(written_bytes(side.text) for side in (row.left, row.right) if side is not None)

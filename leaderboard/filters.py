@@ -40,7 +40,7 @@ class Asked:
 
     def but(self, **changes: object) -> dict[str, object]:
         """The query with some parameters changed; None takes one away."""
-        return {**self.query, **{name.rstrip("_"): value for name, value in changes.items()}}
+        return {**self.query, **changes}
 
 
 def read_filters(parameters: Mapping[str, str]) -> Asked:

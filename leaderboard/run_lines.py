@@ -9,7 +9,8 @@ from candidates.exam import ExamReport, ExamRequest
 from candidates.ledger.ledger import AnyReport, AnyRequest, RunEntry
 from candidates.ledger.run_states import Failed, RunState, Stopped
 from candidates.measurement import Interval
-from candidates.run import OpDecision, PromoteRequest, RunReport, RunRequest, TuneReport, TuneRequest
+from candidates.run import PromoteRequest, RunReport, RunRequest, TuneReport, TuneRequest
+from leaderboard.wording import count_nouns, moment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,20 +62,19 @@ def line_of(run: RunEntry, state: RunState) -> RunLine:
 def _subject(request: AnyRequest) -> tuple[str, str]:
     match request:
         case PromoteRequest():
-            return request.model, f"{len(request.task_ids)} kernels onto {request.base_run}"
+            return request.model, f"{count_nouns(len(request.task_ids), 'kernel')} onto {request.base_run}"
         case RunRequest():
             return request.model, ", ".join(PurePath(trace).name for trace in request.traces)
         case TuneRequest():
             return request.op, f"by {', '.join(request.agents)}"
         case ExamRequest():
-            return f"{request.endpoint} ({request.model})", f"{len(request.tasks)} tasks"
+            return f"{request.endpoint} ({request.model})", count_nouns(len(request.tasks), "task")
 
 
 def _outcome(report: AnyReport | None, state: RunState) -> tuple[float | None, Interval | None, str]:
     match report:
         case RunReport():
-            shipped = sum(op.decision is OpDecision.SHIPPED for op in report.hot_ops)
-            words = f"{shipped} of {len(report.hot_ops)} ops shipped"
+            words = f"{len(report.shipped)} of {len(report.hot_ops)} ops shipped"
             if report.build is None:
                 words += "; no build"
             elif not report.build.passed:
@@ -99,7 +99,7 @@ def _why_not(state: RunState) -> str:
         case Failed():
             return state.message
         case Stopped():
-            return f"no progress since {state.since.astimezone(UTC):%Y-%m-%d %H:%M} UTC"
+            return f"no progress since {moment(state.since)}"
         case _:
             return ""
 

@@ -14,8 +14,8 @@ COMPARED_WITHIN_S = 24 * 3600.0
 """A process that has told nothing for longer compares nothing any more."""
 
 
-def read_serving(builds: BuildStore, counters: Path) -> InService:
-    build = live_build(builds)
+def read_serving(build: Build | None, counters: Path) -> InService:
+    """`build`: the live one; None: none is, or it serves nothing."""
     if build is None:
         return InService()
     places = {entry.id: KernelPlace(task_id=entry.task_id, candidate_id=entry.id) for entry in build.manifest.kernels}

@@ -49,8 +49,15 @@ def usd(value: float | None) -> str:
     return UNKNOWN if value is None else f"${value:,.2f}"
 
 
-def count(value: int | None) -> str:
-    return UNKNOWN if value is None else f"{value:,}"
+def count(value: float | None) -> str:
+    """`12,345`, to the whole."""
+    return UNKNOWN if value is None else f"{round(value):,}"
+
+
+def count_nouns(number: int, noun: str) -> str:
+    """`1 thread`, `8 threads`, `2 processes`; a noun that ends in one s is of many already."""
+    ending = "" if number == 1 else "es" if noun.endswith("ss") else "" if noun.endswith("s") else "s"
+    return f"{number} {noun}{ending}"
 
 
 def microseconds(value: float | None) -> str:

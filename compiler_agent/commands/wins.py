@@ -16,7 +16,7 @@ from compiler_agent.outcome import ExitCode, UserFault, print_json, result_conso
 from compiler_agent.settings import read_settings
 from leaderboard import wording
 from leaderboard.filters import FiltersRefused, read_filters
-from leaderboard.serving import read_serving
+from leaderboard.serving import live_build, read_serving
 
 
 def wins(
@@ -47,7 +47,7 @@ def wins(
         given = read_filters({name: value for name, value in asked.items() if value is not None})
     except FiltersRefused as error:
         raise UserFault(str(error)) from error
-    serving = read_serving(BuildStore(settings.home), read_board_settings(settings.home).counters)
+    serving = read_serving(live_build(BuildStore(settings.home)), read_board_settings(settings.home).counters)
     ledger = Ledger(settings.ledger_url)
     found = find_standings(ledger, given.filters, given.sort, serving=serving, limit=limit).standings
     if json:

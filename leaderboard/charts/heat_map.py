@@ -11,6 +11,7 @@ from leaderboard.charts.axis import usable_ratio
 from leaderboard.charts.href import check_href
 from leaderboard.charts.svg import (
     LABEL_WIDTH,
+    NATURAL,
     NATURAL_BYTES,
     element,
     format_number,
@@ -25,7 +26,6 @@ from leaderboard.charts.svg import (
     title,
 )
 from leaderboard.charts.text import (
-    count_nouns,
     format_tick,
     shorten_text,
     sign_of_speedup,
@@ -91,19 +91,22 @@ def draw_heat_map(heat_map: HeatMap) -> Markup:
     # The last name reaches over its cell's right edge by what its middle is not from that edge.
     overhang = max(0.0, reach * math.cos(math.radians(SLANT_DEGREES)) + 12 - CELL_WIDTH / 2)
     rows = take_within(draw_rows(heat_map, names, columns, left, top), NATURAL_BYTES - BYTES_FOR_COLUMNS - 2_000)
-    left_out = [count_nouns(len(names) - len(rows), f"more {heat_map.row_noun[:20]}")] if len(rows) < len(names) else []
+    left_out = (
+        [wording.count_nouns(len(names) - len(rows), f"more {heat_map.row_noun[:20]}")]
+        if len(rows) < len(names)
+        else []
+    )
     if len(columns) < len(all_columns):
-        left_out.append(count_nouns(len(all_columns) - len(columns), f"more {heat_map.column_noun[:20]}"))
+        left_out.append(wording.count_nouns(len(all_columns) - len(columns), f"more {heat_map.column_noun[:20]}"))
     bottom = top + len(rows) * CELL_HEIGHT
     more = [text(0, bottom + 12, f"{', '.join(left_out)} not drawn", "chart-muted")] if left_out else []
     return image(
         name=heat_map.title,
         summary=summarise(heat_map, len(names), len(all_columns)),
-        kind="chart-natural",
+        kind=NATURAL,
         width=max(left + len(columns) * CELL_WIDTH + overhang, 260),
         height=bottom + (24 if more else 2),
         pieces=[*draw_column_names(columns, left, top, is_flat), element("g", *rows, class_="chart-cells"), *more],
-        natural=True,
     )
 
 
@@ -170,6 +173,7 @@ def summarise(heat_map: HeatMap, rows: int, columns: int) -> str:
     found = [speedup for cell in heat_map.cells if (speedup := usable_ratio(cell.speedup)) is not None]
     extent = f", from {wording.speedup(min(found))} to {wording.speedup(max(found))}" if found else ""
     return (
-        f"Speedups of {count_nouns(rows, heat_map.row_noun)} by {count_nouns(columns, heat_map.column_noun)}{extent};"
+        f"Speedups of {wording.count_nouns(rows, heat_map.row_noun)}"
+        f" by {wording.count_nouns(columns, heat_map.column_noun)}{extent};"
         f" {sum(speedup > 1 for speedup in found)} of {len(found)} are above {format_tick(1)}."
     )

@@ -24,7 +24,7 @@ from leaderboard.charts.svg import (
     title,
 )
 from leaderboard.charts.table import Table
-from leaderboard.charts.text import clean_text, count_nouns, format_tick
+from leaderboard.charts.text import clean_text, format_tick
 
 MOST_POINTS = 400
 MOST_WHISKERS = 120
@@ -153,7 +153,9 @@ def draw_axes(times: Axis, speedups: Axis, sheet: Sheet) -> list[Markup]:
         grid += f"{move(times.start, y)}H{right}"
         if tick == 1 or abs(y - one) > 14:
             pieces.append(text(times.start - 6, y, format_tick(tick), "chart-end chart-muted"))
-    for at, written in time_ticks(moment(times.low), moment(times.high), 8 if sheet.width >= WIDE.width else 4):
+    for at, written in time_ticks(
+        datetime_at(times.low), datetime_at(times.high), 8 if sheet.width >= WIDE.width else 4
+    ):
         x = times.place(at.timestamp())
         grid += f"{move(x, speedups.start)}v4"
         if x < times.end - 12:
@@ -162,7 +164,7 @@ def draw_axes(times: Axis, speedups: Axis, sheet: Sheet) -> list[Markup]:
     return [path(grid, "chart-grid"), reference, *pieces]
 
 
-def moment(seconds: float) -> datetime:
+def datetime_at(seconds: float) -> datetime:
     """As fromtimestamp, for every year that a datetime can be of."""
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
 
@@ -218,8 +220,8 @@ def summarise(history: History, placed: list[Placed]) -> str:
     promoted = sum(one.point.event is Event.PROMOTED for one in placed)
     retracted = sum(one.point.event is Event.RETRACTED for one in placed)
     return (
-        f"The best of {count_nouns(len(history.points), 'run')} is {wording.speedup(best)};"
-        f" {count_nouns(promoted, 'promotion')}, {count_nouns(retracted, 'retraction')}."
+        f"The best of {wording.count_nouns(len(history.points), 'run')} is {wording.speedup(best)};"
+        f" {wording.count_nouns(promoted, 'promotion')}, {wording.count_nouns(retracted, 'retraction')}."
     )
 
 

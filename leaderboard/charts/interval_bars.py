@@ -26,7 +26,6 @@ from leaderboard.charts.svg import (
     title,
 )
 from leaderboard.charts.text import (
-    count_nouns,
     format_quantity,
     format_tick,
 )
@@ -117,7 +116,7 @@ def draw_interval_bars(bars: IntervalBars, sheet: Sheet = WIDE) -> Markup:
     drawn = take_within((row.piece for row in rows), sheet.most_bytes - BYTES_BESIDE_ROWS)
     bottom = rows[len(drawn) - 1].bottom if drawn else AXIS_HEIGHT
     left_out = len(rows) - len(drawn)
-    more = [text(0, bottom + 12, f"{count_nouns(left_out, 'more row')} not drawn", "chart-muted")]
+    more = [text(0, bottom + 12, f"{wording.count_nouns(left_out, 'more row')} not drawn", "chart-muted")]
     return image(
         name=bars.title,
         summary=summarise(bars),
@@ -225,7 +224,7 @@ def summarise(bars: IntervalBars) -> str:
     faster, slower = kinds.count("chart-faster"), kinds.count("chart-slower")
     dashes = len(bars.rows) - len(measured)
     return (
-        f"Of {count_nouns(len(bars.rows), 'speedup')}, {faster} are faster than {format_tick(1)} in their whole"
+        f"Of {wording.count_nouns(len(bars.rows), 'speedup')}, {faster} are faster than {format_tick(1)} in their whole"
         f" interval, {slower} slower, {len(measured) - faster - slower} undecided"
         + (f" and {dashes} without an estimate." if dashes else ".")
     )

@@ -1,7 +1,7 @@
 """Lineage: which candidate came of which, parents to the left of their children."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -13,6 +13,7 @@ from leaderboard.charts.axis import usable_ratio
 from leaderboard.charts.href import check_href
 from leaderboard.charts.marks import Entry, Shape, draw_legend, draw_mark
 from leaderboard.charts.svg import (
+    NATURAL,
     NATURAL_BYTES,
     element,
     format_number,
@@ -25,16 +26,12 @@ from leaderboard.charts.svg import (
     share_of_bytes,
     text,
 )
-from leaderboard.charts.text import clean_text, count_nouns
 
 BOX_WIDTH, BOX_HEIGHT = 126.0, 36.0
 STEP_X, STEP_Y = 162.0, 44.0
 LETTERS = 14
 MOST_LINES = 4
 """Parents of one candidate that lines are drawn from."""
-
-MOST_LISTED = 20
-"""Parents of one candidate that the table names."""
 
 MOST_DRAWN = 60
 BYTES_BESIDE_NAMES = 38_000
@@ -98,7 +95,9 @@ class Place:
 def draw_lineage(lineage: Lineage) -> Markup:
     if not lineage.nodes:
         return note(lineage.title, "No candidates yet.")
-    nodes = {node.id: node for node in reversed(lineage.nodes)}
+    nodes: dict[str, Node] = {}
+    for node in lineage.nodes:
+        nodes.setdefault(node.id, node)
     rank = sorted(nodes, key=lambda one: -(usable_ratio(nodes[one].speedup) or 0.0))
     everyone = {one: node.parents for one, node in nodes.items()}
     chosen = choose_kin(everyone, rank, lineage.highlighted, lineage.most_drawn)
@@ -109,14 +108,14 @@ def draw_lineage(lineage: Lineage) -> Markup:
         (Entry(shape=SHAPES[state], kind=f"state-{state}", name=state.value) for state in states), 2, 0, 344
     )
     places = place_nodes(parents, legend.height + 10)
-    left_out = len(lineage.nodes) - len(chosen)
+    left_out = len(nodes) - len(chosen)
     bottom = max(place.y for place in places.values()) + BOX_HEIGHT
     more = [text(2, bottom + 16, f"{left_out} more not drawn", "chart-muted")] if left_out else []
     most_bytes = share_of_bytes(NATURAL_BYTES - BYTES_BESIDE_NAMES, len(chosen))
     return image(
         name=lineage.title,
-        summary=summarise(lineage, len(chosen)),
-        kind="chart-natural",
+        summary=summarise(nodes.values(), len(chosen)),
+        kind=NATURAL,
         width=max(344.0, max(place.x for place in places.values()) + BOX_WIDTH + 2),
         height=bottom + (30 if more else 4),
         pieces=[
@@ -126,7 +125,6 @@ def draw_lineage(lineage: Lineage) -> Markup:
             *(draw_node(nodes[one], places[one], one == lineage.highlighted, most_bytes) for one in chosen),
             *more,
         ],
-        natural=True,
     )
 
 
@@ -200,14 +198,9 @@ def draw_node(node: Node, place: Place, is_highlighted: bool, most_bytes: int) -
     )
 
 
-def summarise(lineage: Lineage, drawn: int) -> str:
-    counts = Counter(node.state for node in lineage.nodes)
+def summarise(nodes: Collection[Node], drawn: int) -> str:
+    counts = Counter(node.state for node in nodes)
     found = ", ".join(f"{counts[state]} {state}" for state in State if counts[state])
-    speedups = [speedup for node in lineage.nodes if (speedup := usable_ratio(node.speedup)) is not None]
+    speedups = [speedup for node in nodes if (speedup := usable_ratio(node.speedup)) is not None]
     fastest = f", the fastest {wording.speedup(max(speedups))}" if speedups else ""
-    return f"{count_nouns(len(lineage.nodes), 'candidate')} ({found}){fastest}; {drawn} are drawn."
-
-
-def list_parents(parents: Sequence[str]) -> str:
-    shown = ", ".join(map(clean_text, parents[:MOST_LISTED])) or wording.UNKNOWN
-    return f"{shown} and {len(parents) - MOST_LISTED} more" if len(parents) > MOST_LISTED else shown
+    return f"{wording.count_nouns(len(nodes), 'candidate')} ({found}){fastest}; {drawn} are drawn."

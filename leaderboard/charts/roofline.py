@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from markupsafe import Markup
 
+from leaderboard import wording
 from leaderboard.charts.axis import Axis, bound_ratio, ratio_axis, usable_ratio
 from leaderboard.charts.href import check_href
 from leaderboard.charts.marks import Entry, Shape, draw_legend, draw_mark
@@ -31,7 +32,7 @@ from leaderboard.charts.svg import (
     text,
 )
 from leaderboard.charts.table import Table
-from leaderboard.charts.text import clean_text, count_nouns, format_quantity, shorten_text, text_columns
+from leaderboard.charts.text import clean_text, format_quantity, shorten_text, text_columns
 
 MOST_ROOFS, MOST_CORNERS = 8, 16
 BYTES_BESIDE_POINTS = 9_500
@@ -221,9 +222,9 @@ def summarise(roofline: Roofline, placed: int) -> str:
     found = ", ".join(f"{counts[series]} {series}" for series in Series if counts[series])
     missing = len(roofline.points) - placed
     return (
-        f"{roofline.y_name} over {roofline.x_name}: {count_nouns(len(roofline.points), 'point')}"
+        f"{roofline.y_name} over {roofline.x_name}: {wording.count_nouns(len(roofline.points), 'point')}"
         + (f" ({found})" if found else "")
-        + f" under {count_nouns(len(roofline.roofs), 'roof')}"
+        + f" under {wording.count_nouns(len(roofline.roofs), 'roof')}"
         + (f"; {missing} without a place." if missing else ".")
     )
 

@@ -28,6 +28,7 @@ class Sheet:
 
 WIDE = Sheet(width=720, kind="chart-wide", most_bytes=38_000)
 NARROW = Sheet(width=344, kind="chart-narrow", most_bytes=20_000)
+NATURAL = "chart-natural"
 NATURAL_BYTES = 56_000
 """For a chart drawn once, at its own width."""
 
@@ -86,11 +87,11 @@ def link(href: str | None, name: str, *children: Markup, most_bytes: int) -> Mar
     return element("a", *children, href=href, aria_label=shorten_to_bytes(name, max(16, most_bytes)))
 
 
-def image(
-    *, name: str, summary: str, kind: str, width: float, height: float, pieces: Iterable[Markup], natural: bool = False
-) -> Markup:
-    """The chart. One with links is a group and no img: assistive technology shows nothing that lies within an img."""
+def image(*, name: str, summary: str, kind: str, width: float, height: float, pieces: Iterable[Markup]) -> Markup:
+    """The chart, which of the kind NATURAL keeps its own size. One with links is a group and no img: assistive
+    technology shows nothing that lies within an img."""
     content = Markup("").join(pieces)
+    is_natural = kind == NATURAL
     return element(
         "svg",
         title(name, SUMMARY_BYTES),
@@ -100,8 +101,8 @@ def image(
         class_=f"chart {kind}",
         role="group" if "<a " in content else "img",
         viewBox=f"0 0 {format_number(width)} {format_number(height)}",
-        width=width if natural else None,
-        height=height if natural else None,
+        width=width if is_natural else None,
+        height=height if is_natural else None,
     )
 
 

@@ -101,7 +101,3 @@ def format_quantity(value: float | None) -> str:
         if size * 0.9995 <= value < size * 1e4:
             return f"{value / size:.3g} {prefix}".rstrip() if value < size * 999.5 else f"{value / size:.0f} {prefix}"
     return f"{value:.3g}" if 1e-3 <= value < 1 or value == 0 else wording.shorten_power(f"{value:.0e}")
-
-
-def count_nouns(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

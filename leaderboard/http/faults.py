@@ -47,7 +47,7 @@ def _invalid(request: Request, fault: Exception) -> Response:
     """Parameters, or a body, of another kind than is taken here."""
     assert isinstance(fault, RequestValidationError)
     first = fault.errors()[0]
-    place = " ".join(part if isinstance(part, str) else str(part) for part in first["loc"])
+    place = " ".join(map(str, first["loc"]))
     return _say(request, 422, f"{place[:80]}: {first['msg'][:200]}".encode(errors="replace").decode())
 
 

@@ -1,18 +1,19 @@
 """The builds: which is live and who made it so; one, as its manifest and its counters tell; two compared."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
 
-from candidates.serving_build.builds import Approval, ApprovalAction, BuildNotFound
+from candidates.serving_build.builds import Approval, ApprovalAction
 from candidates.serving_build.difference import ChangedKernel, compare_builds
 from leaderboard.access.token_words import may_act
-from leaderboard.board import Board
 from leaderboard.build_facts import range_words, read_facts, site_words, sum_counters
-from leaderboard.pages.render import board_of, not_found, render
-from leaderboard.shown_builds import RefusedBuild, ShownBuild
+from leaderboard.pages.found import build_facts_of, build_of
+from leaderboard.pages.render import board_of, render
+from leaderboard.shown_builds import RefusedBuild
 
 router = APIRouter()
 
@@ -34,6 +35,25 @@ _CHANGE_WORDS: Mapping[str, str] = {
     "measurement": "measured anew",
 }
 
+_DECISION_WORDS: Mapping[ApprovalAction, str] = {
+    ApprovalAction.APPROVE: "made live",
+    ApprovalAction.ROLLBACK: "rolled back",
+    ApprovalAction.WITHDRAW: "withdrawn",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decision:
+    """An approval as the pages tell it."""
+
+    action: ApprovalAction
+    words: str
+    build_id: str | None
+    """Live from then on; None: no build was."""
+    previous: str | None
+    by: str
+    at: datetime
+
 
 @router.get("/builds", response_class=HTMLResponse)
 def builds(request: Request) -> HTMLResponse:
@@ -43,18 +63,18 @@ def builds(request: Request) -> HTMLResponse:
 def render_builds(request: Request, refusal: str | None = None, status_code: int = 200) -> HTMLResponse:
     """`refusal`: why an action was not done."""
     board = board_of(request)
-    decisions = board.builds.decisions()[::-1]
+    approvals = board.builds.decisions()
+    decisions = describe_decisions(approvals[-SHOWN_DECISIONS:])
     return render(
         request,
         "builds.html",
         status_code=status_code,
         builds=read_facts(board, board.shown_builds.list(board.builds)),
         live=board.builds.current(),
-        decisions=decisions[:SHOWN_DECISIONS],
-        decisions_in_all=len(decisions),
+        decisions=decisions,
+        decisions_in_all=len(approvals),
         last=decisions[0] if decisions else None,
-        is_fresh=bool(decisions) and _age_s(decisions[0]) < _FRESH_S and refusal is None,
-        words=decision_words,
+        is_fresh=refusal is None and bool(decisions) and _is_fresh(decisions[0]),
         refusal=refusal,
         may_act=may_act(board),
     )
@@ -63,13 +83,11 @@ def render_builds(request: Request, refusal: str | None = None, status_code: int
 @router.get("/builds/{build_id}", response_class=HTMLResponse)
 def build(request: Request, build_id: str) -> HTMLResponse:
     board = board_of(request)
-    facts = next(iter(read_facts(board, [_show(board, build_id)])), None)
-    if facts is None:
-        raise not_found(f"build {build_id[:80]} was collected meanwhile")
-    live = board.builds.current()
+    facts, live = build_facts_of(board, build_id), board.builds.current()
     if isinstance(facts, RefusedBuild):
         return render(request, "build_refused.html", build=facts, is_live=facts.id == live)
     counted = board.counted(facts.build.id)
+    approvals = [each for each in board.builds.decisions() if facts.build.id in (each.build_id, each.previous)]
     return render(
         request,
         "build.html",
@@ -81,8 +99,7 @@ def build(request: Request, build_id: str) -> HTMLResponse:
         kernels=sum_counters(facts.build, counted),
         range_words=range_words,
         site_words=site_words,
-        decisions=[each for each in board.builds.decisions() if facts.build.id in (each.build_id, each.previous)][::-1],
-        words=decision_words,
+        decisions=describe_decisions(approvals),
     )
 
 
@@ -91,14 +108,13 @@ def difference(request: Request, build_id: str) -> HTMLResponse:
     """`?to=`: the build that would take the place of this one; the live one where nothing is said."""
     board = board_of(request)
     live = board.builds.current()
-    before = _show(board, build_id)
+    before = build_of(board, build_id)
+    if isinstance(before, RefusedBuild):
+        return render(request, "build_refused.html", build=before, is_live=before.id == live)
     to = request.query_params.get("to") or live
-    after = None if to is None else _show(board, to)
-    for each in (before, after):
-        if isinstance(each, RefusedBuild):
-            return render(request, "build_refused.html", build=each, is_live=each.id == live)
-    assert not isinstance(before, RefusedBuild)
-    assert not isinstance(after, RefusedBuild)
+    after = None if to is None else build_of(board, to)
+    if isinstance(after, RefusedBuild):
+        return render(request, "build_refused.html", build=after, is_live=after.id == live)
     return render(
         request,
         "build_diff.html",
@@ -107,18 +123,24 @@ def difference(request: Request, build_id: str) -> HTMLResponse:
         live=live,
         difference=None if after is None else compare_builds(before.manifest, after.manifest),
         change_words=change_words,
-        others=[each.id for each in board.shown_builds.list(board.builds) if each.id != before.id],
+        others=[path.name for path in board.builds.paths() if path.name != before.id],
     )
 
 
-def decision_words(approval: Approval) -> str:
-    match approval.action:
-        case ApprovalAction.APPROVE:
-            return "made live"
-        case ApprovalAction.ROLLBACK:
-            return "rolled back to"
-        case ApprovalAction.WITHDRAW:
-            return "withdrawn"
+def describe_decisions(approvals: Iterable[Approval]) -> tuple[Decision, ...]:
+    """The last first; `approvals` in their order."""
+    described = [
+        Decision(
+            action=each.action,
+            words=_DECISION_WORDS[each.action],
+            build_id=each.build_id,
+            previous=each.previous,
+            by=each.by,
+            at=datetime.fromisoformat(each.at),
+        )
+        for each in approvals
+    ]
+    return tuple(reversed(described))
 
 
 def change_words(kernel: ChangedKernel) -> str:
@@ -128,12 +150,5 @@ def change_words(kernel: ChangedKernel) -> str:
     return ", ".join(_CHANGE_WORDS.get(change, change) for change in changes)
 
 
-def _show(board: Board, build_id: str) -> ShownBuild:
-    try:
-        return board.shown_builds.show(board.builds, build_id)
-    except BuildNotFound as fault:
-        raise not_found(f"no build, or more than one, has an id that starts with {build_id[:80]!r}") from fault
-
-
-def _age_s(approval: Approval) -> float:
-    return (datetime.now(UTC) - datetime.fromisoformat(approval.at)).total_seconds()
+def _is_fresh(decision: Decision) -> bool:
+    return (datetime.now(UTC) - decision.at).total_seconds() < _FRESH_S

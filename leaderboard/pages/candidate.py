@@ -15,6 +15,7 @@ from candidates.verdict import Accepted, Rejected, Verdict
 from leaderboard.highlight import highlight
 from leaderboard.pages import candidate_view
 from leaderboard.pages.render import board_of, link, render
+from leaderboard.wording import short
 
 router = APIRouter()
 
@@ -75,7 +76,7 @@ def candidate(request: Request, candidate_id: str, task: str | None = None) -> R
 def source(request: Request, candidate_id: str) -> Response:
     """As it was judged, whole."""
     found = board_of(request).ledger.candidate(candidate_id)
-    name = f"{found.id[:12]}{found.language.file_ending}"
+    name = f"{short(found.id)}{found.language.file_ending}"
     # A source may hold what no UTF-8 does only where no judge has seen it.
     content = found.source.encode(errors="replace")
     headers = {"content-disposition": f'inline; filename="{name}"', "x-content-type-options": "nosniff"}
@@ -87,7 +88,7 @@ def choose_standing(standings: tuple[Standing, ...], task_prefix: str | None) ->
     for standing in standings:
         if standing.task_id.startswith(task_prefix or ""):
             return standing
-    raise LedgerError(f"candidate {standings[0].candidate_id[:12]} was not tried for task {(task_prefix or '')[:64]}")
+    raise LedgerError(f"candidate {short(standings[0].candidate_id)} was not tried for task {(task_prefix or '')[:64]}")
 
 
 def _seed(verdict: Verdict | None) -> int | None:

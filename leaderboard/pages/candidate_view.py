@@ -92,7 +92,7 @@ def _checked(verdict: Accepted) -> str:
 def describe_speed(task: KernelTask, measurement: Measurement) -> Speed:
     """Workloads with most traffic first."""
     calls = task.public_calls_per_hour
-    by_weight = sorted(measurement.workloads, key=lambda w: -calls.get(w.workload, 0.0) * w.candidate_us)
+    by_weight = measurement.by_traffic(calls)
     used = {baseline for workload in by_weight for baseline in workload.baselines_us}
     baselines = tuple(baseline for baseline in Baseline if baseline in used)
     return Speed(

@@ -10,6 +10,7 @@ from candidates.ledger.find_standings import standings_of
 from candidates.standing import Standing
 from leaderboard.difference import compare_sources
 from leaderboard.pages.render import board_of, link, render
+from leaderboard.wording import UNKNOWN
 
 router = APIRouter()
 
@@ -66,11 +67,11 @@ def _parameters(left: Candidate, right: Candidate) -> list[Parameter]:
     """Launch parameters, flags and entries of both; those that differ first."""
     mine, others = _named(left), _named(right)
     names = list(dict.fromkeys((*mine, *others)))
-    found = [Parameter(name=name, left=mine.get(name, "—"), right=others.get(name, "—")) for name in names]
+    found = [Parameter(name=name, left=mine.get(name, UNKNOWN), right=others.get(name, UNKNOWN)) for name in names]
     return sorted(found, key=lambda parameter: not parameter.is_changed)[:_MOST_PARAMETERS]
 
 
 def _named(candidate: Candidate) -> dict[str, str]:
-    fields = {"language": candidate.language.value, "entry": candidate.entry, "prepare": candidate.prepare or "—"}
-    fields["build flags"] = " ".join(candidate.build_flags) or "—"
+    fields = {"language": candidate.language.value, "entry": candidate.entry, "prepare": candidate.prepare or UNKNOWN}
+    fields["build flags"] = " ".join(candidate.build_flags) or UNKNOWN
     return fields | {name: str(value) for name, value in candidate.launch_parameters.items()}

@@ -8,7 +8,7 @@ from fastapi.responses import HTMLResponse
 from candidates.ledger.find_standings import find_standings
 from candidates.ledger.ledger import Ledger, RunEntry
 from candidates.ledger.run_states import RunStates
-from candidates.run import OpDecision, PromoteRequest, RunReport, RunRequest
+from candidates.run import PromoteRequest, RunReport, RunRequest
 from candidates.savings import Savings, savings_of
 from candidates.standing import Filters, Sort, State
 from leaderboard.filters import read_filters, write_cursor
@@ -32,7 +32,6 @@ class Headline:
     run: RunEntry
     report: RunReport
     savings: Savings | None
-    shipped: int
 
 
 @router.get("/", response_class=HTMLResponse)
@@ -73,8 +72,7 @@ def find_headline(ledger: Ledger) -> Headline | None:
         for run in runs:
             is_nightly = isinstance(run.request, RunRequest) and not isinstance(run.request, PromoteRequest)
             if is_nightly and isinstance(run.report, RunReport):
-                shipped = sum(op.decision is OpDecision.SHIPPED for op in run.report.hot_ops)
-                return Headline(run=run, report=run.report, savings=savings_of(run.report), shipped=shipped)
+                return Headline(run=run, report=run.report, savings=savings_of(run.report))
         if not runs:
             return None
         before, looked_through, more = runs[-1].number, looked_through + more, 2 * more

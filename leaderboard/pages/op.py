@@ -6,7 +6,7 @@ Of an op that is tuned on several devices, at several sites or for several model
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from fastapi import APIRouter, Request
 from fastapi.responses import HTMLResponse
@@ -29,6 +29,7 @@ from candidates.ledger.op_standings import (
 )
 from candidates.measurement import Baseline, Measurement
 from candidates.standing import InService, Standing, State
+from candidates.task import KernelTask, Workload
 from leaderboard.board import Board
 from leaderboard.charts.frame import fit_to_page, frame_natural
 from leaderboard.charts.heat_map import HeatMap, draw_heat_map
@@ -36,12 +37,14 @@ from leaderboard.charts.history import draw_history, history_table
 from leaderboard.charts.lineage import Lineage, draw_lineage
 from leaderboard.charts.roofline import draw_roofline, roofline_table
 from leaderboard.charts.table import Table
-from leaderboard.pages.op_charts import draw_kin, draw_past, map_workloads
-from leaderboard.pages.op_roofline import Measured, draw_op_roofline
+from leaderboard.pages.op_charts import compose_heat_map, compose_history, compose_lineage
+from leaderboard.pages.op_roofline import Measured, compose_roofline
 from leaderboard.pages.render import board_of, link, not_found, render
 from leaderboard.wording import cut
 
 router = APIRouter()
+
+T = TypeVar("T")
 
 LISTED, LOOKED_AT = 50, 60
 """Of the fastest kernels."""
@@ -80,6 +83,14 @@ class Drawn:
     sentence: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class First(Generic[T]):
+    """As many of a list as there is room for."""
+
+    shown: Sequence[T]
+    left_out: int
+
+
 @router.get("/ops/{op:path}", response_class=HTMLResponse)
 def show_op(
     request: Request, op: str, device: str | None = None, site: str | None = None, model: str | None = None
@@ -87,7 +98,7 @@ def show_op(
     """`model=`, empty, is of no model; what is not given is the one that was tried last, of some model if any was."""
     board = board_of(request)
     serving = board.serving()
-    tried_on = () if "\0" in op else devices_of(board.ledger, op, serving)
+    tried_on = devices_of(board.ledger, op, serving)
     tried = next((each for each in tried_on if not device or each.device_id == device), None)
     if tried is None:
         where = f" on device {cut(device or '', 60)}" if tried_on else ""
@@ -138,18 +149,19 @@ def _read(request: Request, board: Board, op: str, place: OpPlace, serving: InSe
     ceilings = None if task is None else ledger.ceilings(place.device_id, task.threads)
     fingerprint = ledger.device(place.device_id)
     measured = None if best is None else latest_measurement(ledger, best.task_id, best.candidate_id)
+    calls = {} if task is None else task.public_calls_per_hour
     kin = fastest if best is None else (best, *ancestors_of(ledger, best, serving, MOST_ANCESTORS), *fastest)
     heat_map = roofline = None
     if best is not None and task is not None and measured is not None:
-        heat_map = _draw_whole(draw_heat_map, map_workloads(task, measured))
+        heat_map = _draw_whole(draw_heat_map, compose_heat_map(task, measured))
         others = _measure_others(request, ledger, best, fastest)
-        picture = draw_op_roofline(task, ceilings, _measured(request, best, measured), others)
-        roofline = Drawn(chart=None, sentence=picture.sentence)
-        if picture.roofline is not None:
-            chart, table = _draw_fitted(draw_roofline, picture.roofline), roofline_table(picture.roofline)
-            roofline = Drawn(chart=chart, table=table, sentence=picture.sentence)
-    history = draw_past(latest_wins_of(ledger, op, place, MOST_WINS), fastest[:MOST_OTHERS])
-    lineage = draw_kin(best, kin, {each.candidate_id: _href(request, each) for each in kin})
+        explained = compose_roofline(task, ceilings, _measured(request, best, measured), others)
+        roofline = Drawn(chart=None, sentence=explained.sentence)
+        if explained.roofline is not None:
+            chart, table = _draw_fitted(draw_roofline, explained.roofline), roofline_table(explained.roofline)
+            roofline = Drawn(chart=chart, table=table, sentence=explained.sentence)
+    history = compose_history(latest_wins_of(ledger, op, place, MOST_WINS), fastest[:MOST_OTHERS])
+    lineage = compose_lineage(best, kin, {each.candidate_id: _href(request, each) for each in kin})
     return {
         "place": place,
         "best": best,
@@ -159,14 +171,16 @@ def _read(request: Request, board: Board, op: str, place: OpPlace, serving: InSe
         "shares": {} if task_id is None else shares_of(ledger, task_id),
         "measured": measured,
         "baselines": _baselines(measured),
-        "calls": {} if task is None else task.public_calls_per_hour,
+        "calls": calls,
+        "rows": _first(() if measured is None else measured.by_traffic(calls), MOST_WORKLOADS),
+        "inputs": _first(() if task is None else task.inputs, MOST_TENSORS),
+        "outputs": _first(() if task is None else task.outputs, MOST_TENSORS),
+        "workloads": _first(_by_calls(task), MOST_WORKLOADS),
         "heat_map": heat_map,
         "roofline": roofline,
         "history": Drawn(chart=_draw_fitted(draw_history, history), table=history_table(history)),
         "lineage": _draw_whole(draw_lineage, lineage),
         "standings": fastest[:LISTED],
-        "most_workloads": MOST_WORKLOADS,
-        "most_tensors": MOST_TENSORS,
     }
 
 
@@ -195,6 +209,16 @@ def _measured(request: Request, standing: Standing, measurement: Measurement) ->
 
 def _href(request: Request, standing: Standing) -> str:
     return link(request, "candidates", standing.candidate_id)
+
+
+def _first(every: Sequence[T], most: int) -> First[T]:
+    return First(shown=every[:most], left_out=max(0, len(every) - most))
+
+
+def _by_calls(task: KernelTask | None) -> Sequence[Workload]:
+    """Those that are called most often first."""
+    public = () if task is None else task.public_workloads
+    return sorted(public, key=lambda workload: (-workload.calls_per_hour, workload.name))
 
 
 def _baselines(measured: Measurement | None) -> tuple[Baseline, ...]:

@@ -8,6 +8,7 @@ from candidates.ledger.op_standings import PastWin
 from candidates.measurement import Measurement
 from candidates.standing import Standing, State
 from candidates.task import KernelTask
+from leaderboard import wording
 from leaderboard.charts import lineage
 from leaderboard.charts.heat_map import HeatCell, HeatMap
 from leaderboard.charts.history import Event, History, HistoryPoint
@@ -34,7 +35,7 @@ _NODE_STATES = {
 _CORRECT = (State.SCREENED, State.LOST, State.UNDECIDED)
 
 
-def map_workloads(task: KernelTask, measured: Measurement) -> HeatMap:
+def compose_heat_map(task: KernelTask, measured: Measurement) -> HeatMap:
     """A grid where exactly two axes vary among the workloads; otherwise one row, by the one that does or by name."""
     axes = {workload.name: workload.axes for workload in task.public_workloads}
     speedups = {told.workload: told.speedup_over_best for told in measured.workloads[:MOST_CELLS]}
@@ -63,12 +64,12 @@ def map_workloads(task: KernelTask, measured: Measurement) -> HeatMap:
     )
 
 
-def draw_past(wins: Iterable[PastWin], others: Iterable[Standing]) -> History:
+def compose_history(wins: Iterable[PastWin], others: Iterable[Standing]) -> History:
     """Each kernel at the time at which it was first judged, with what was measured of it last."""
     points = [
         HistoryPoint(
             at=win.proposed_at,
-            run=win.run_id or win.candidate_id[:12],
+            run=win.run_id or wording.short(win.candidate_id),
             speedup=win.speedup or None,
             low=win.interval.low,
             high=win.interval.high,
@@ -79,7 +80,7 @@ def draw_past(wins: Iterable[PastWin], others: Iterable[Standing]) -> History:
     points += [
         HistoryPoint(
             at=each.proposed_at,
-            run=each.run_id or each.candidate_id[:12],
+            run=each.run_id or wording.short(each.candidate_id),
             speedup=each.speedup,
             low=None if each.interval is None else each.interval.low,
             high=None if each.interval is None else each.interval.high,
@@ -90,9 +91,8 @@ def draw_past(wins: Iterable[PastWin], others: Iterable[Standing]) -> History:
     return History(title="The best kernel over time", points=tuple(points))
 
 
-def draw_kin(best: Standing | None, kin: Sequence[Standing], hrefs: Mapping[str, str]) -> Lineage:
-    """`hrefs` by candidate id."""
-    everyone = kin if best is None else (best, *kin)
+def compose_lineage(best: Standing | None, kin: Sequence[Standing], hrefs: Mapping[str, str]) -> Lineage:
+    """`kin` with the best; a candidate may be among them more than once. `hrefs` by candidate id."""
     nodes = tuple(
         Node(
             id=each.candidate_id,
@@ -102,7 +102,7 @@ def draw_kin(best: Standing | None, kin: Sequence[Standing], hrefs: Mapping[str,
             href=hrefs[each.candidate_id],
             parents=each.parents,
         )
-        for each in {each.candidate_id: each for each in reversed(everyone)}.values()
+        for each in kin
     )
     return Lineage(
         title="Where kernels came from",

@@ -1,4 +1,4 @@
-"""draw_op_roofline: what an op reaches on a device, under the best rates that were measured there.
+"""compose_roofline: what an op reaches on a device, under the best rates that were measured there.
 
 Ops that multiply matrices are drawn as flops over arithmetic intensity, others as bandwidth over the bytes of a call.
 """
@@ -36,7 +36,7 @@ class Measured:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Picture:
+class ExplainedRoofline:
     roofline: Roofline | None
     """None: what a call computes and moves is not known."""
     sentence: str
@@ -56,13 +56,13 @@ class _Level(NamedTuple):
     bytes_per_s: float
 
 
-def draw_op_roofline(
+def compose_roofline(
     task: KernelTask, ceilings: DeviceCeilings | None, best: Measured, others: Sequence[Measured]
-) -> Picture:
+) -> ExplainedRoofline:
     """`task` is that of `best`; `others` are kernels for the same op, drawn at their heaviest workload alone."""
     work = _work_of(task, [best, *others])
     if not work:
-        return Picture(
+        return ExplainedRoofline(
             roofline=None,
             sentence="What a call computes and moves is not known of these workloads: "
             "there is only the share of the floor that each reaches, in the numbers above.",
@@ -73,7 +73,7 @@ def draw_op_roofline(
     roofs: tuple[Roof, ...] = ()
     if ceilings is not None:
         roofs = tuple(_roofs(task, ceilings, places) if is_arithmetic else _steps(ceilings, places))
-    return Picture(
+    return ExplainedRoofline(
         roofline=Roofline(title="Roofline: flops over arithmetic intensity", roofs=roofs, points=points)
         if is_arithmetic
         else Roofline(
@@ -132,10 +132,7 @@ def _points(
                 href=href,
             )
 
-    heaviest = sorted(best.measurement.workloads, key=lambda told: -calls.get(told.workload, 0.0) * told.candidate_us)[
-        :_MOST_WORKLOADS
-    ]
-    for told in heaviest:
+    for told in best.measurement.by_traffic(calls)[:_MOST_WORKLOADS]:
         for baseline, series in _BASELINES.items():
             if (time_us := told.baselines_us.get(baseline, 0.0)) > 0:
                 yield from point(series, baseline.value.replace("_", " "), told, time_us, None)

@@ -33,15 +33,16 @@ def _environment() -> Environment:
         "share",
         "usd",
         "count",
+        "count_nouns",
         "microseconds",
         "seconds",
         "size",
         "age",
         "moment",
         "cut",
+        "short",
     ):
         environment.filters[name] = getattr(wording, name)
-    environment.filters["short"] = wording.short
     return environment
 
 

@@ -16,14 +16,15 @@ from candidates.ledger.ledger import AnyReport, Ledger, LedgerError, RecordedPro
 from candidates.ledger.model_calls import ModelCalls
 from candidates.ledger.run_report import report_run
 from candidates.ledger.run_states import Ended, Running, RunStates
-from candidates.run import OpDecision, OpReport, Ranking, RunReport, RunRequest, SearchEnd, Stage
+from candidates.run import OpReport, Ranking, RunReport, RunRequest, SearchEnd, Stage
 from candidates.savings import savings_of
 from candidates.spending import Amount, run_account
 from leaderboard.board import Board
 from leaderboard.charts.frame import fit_to_page
 from leaderboard.charts.interval_bars import IntervalBars, IntervalRow, draw_interval_bars
 from leaderboard.filters import FiltersRefused
-from leaderboard.pages.render import board_of, not_found, render
+from leaderboard.pages.found import run_of
+from leaderboard.pages.render import board_of, render
 from leaderboard.run_lines import line_of, settings_of
 from leaderboard.run_progress import LiveRun, follow_run, read_news, sum_up
 
@@ -40,7 +41,6 @@ class SearchedOp:
     recoverable_share: float | None
     tried: int | None
     """None: it was not searched."""
-    task_id: str | None
 
 
 @router.get("/runs", response_class=HTMLResponse)
@@ -61,30 +61,26 @@ def runs(request: Request) -> HTMLResponse:
 @router.get("/runs/{run_id}", response_class=HTMLResponse)
 def run(request: Request, run_id: str) -> HTMLResponse:
     board = board_of(request)
-    entry = board.ledger.run(run_id)
-    if entry is None:
-        raise not_found(f"no run {run_id[:80]} in the ledger")
+    entry = run_of(board, run_id)
     state = RunStates(board.ledger).of([entry])[run_id]
-    progress = () if isinstance(state, Ended) else board.ledger.progress_after(run_id, 0)
-    spent = ModelCalls(board.ledger).used(run_account(run_id))
     report = entry.report or _report_so_far(board, entry)
-    is_whole = isinstance(report, RunReport)
+    ranking = board.ledger.stage(run_id, Stage.RANKING, Ranking) if isinstance(report, RunReport) else None
     return render(
         request,
         "run.html",
         line=line_of(entry, state),
         state=state,
-        live=sum_up(entry.request, entry.started_at, progress, spent, datetime.now(UTC)),
+        live=None if isinstance(state, Ended) else _read_live(board.ledger, entry),
         is_followed=isinstance(state, Running)
         and request.query_params.get("live") != "off"
         and not board.streams.are_full,
         are_streams_full=board.streams.are_full,
         report=report,
-        ops=_searched_ops(board.ledger, report) if isinstance(report, RunReport) else (),
+        ops=_searched_ops(board.ledger, report, ranking) if isinstance(report, RunReport) else (),
         speedups=_draw_speedups(report) if isinstance(report, RunReport) else "",
         savings=savings_of(report) if isinstance(report, RunReport) else None,
         usd_per_device_hour=board.usd_per_device_hour,
-        ranking=board.ledger.stage(run_id, Stage.RANKING, Ranking) if is_whole else None,
+        ranking=ranking,
         kernel_ops=_ops_by_candidate(report),
         attempts=count_attempts(board.ledger, run_id),
         live_build=board.builds.current(),
@@ -96,20 +92,17 @@ def run(request: Request, run_id: str) -> HTMLResponse:
 async def events(request: Request, run_id: str) -> Response:
     """Server-sent events; a client that was cut off says in Last-Event-ID what it knows, a page in `after`."""
     board = board_of(request)
-    entry = await run_in_threadpool(board.ledger.run, run_id)
-    if entry is None:
-        raise not_found(f"no run {run_id[:80]} in the ledger")
+    entry = await run_in_threadpool(run_of, board, run_id)
     seen = _number(request.headers.get("last-event-id") or request.query_params.get("after"), "after") or 0
     if board.streams.are_full:
         raise HTTPException(503, "as many readers follow runs as may: load the page again to see how far it is")
 
-    def describe(progress: Sequence[RecordedProgress], spent: Amount) -> LiveRun:
-        return sum_up(entry.request, entry.started_at, progress, spent, datetime.now(UTC))
-
     def draw(live: LiveRun) -> str:
         return bytes(render(request, "_run_live.html", live=live).body).decode()
 
-    return board.streams.answer(follow_run(partial(read_news, board.ledger, run_id), describe, draw, seen))
+    return board.streams.answer(
+        follow_run(partial(read_news, board.ledger, run_id), partial(_sum_up, entry), draw, seen)
+    )
 
 
 def _number(text: str | None, name: str) -> int | None:
@@ -118,6 +111,15 @@ def _number(text: str | None, name: str) -> int | None:
     if not text.isascii() or not text.isdecimal() or len(text) > 18:
         raise FiltersRefused(f"{name}={text[:40]!r} is no number of ours: take the links of the page")
     return int(text)
+
+
+def _read_live(ledger: Ledger, entry: RunEntry) -> LiveRun:
+    spent = ModelCalls(ledger).used(run_account(entry.run_id))
+    return _sum_up(entry, ledger.progress_after(entry.run_id, 0), spent)
+
+
+def _sum_up(entry: RunEntry, progress: Sequence[RecordedProgress], spent: Amount) -> LiveRun:
+    return sum_up(entry.request, entry.started_at, progress, spent, datetime.now(UTC))
 
 
 def _report_so_far(board: Board, entry: RunEntry) -> RunReport | None:
@@ -130,21 +132,18 @@ def _report_so_far(board: Board, entry: RunEntry) -> RunReport | None:
         return None
 
 
-def _searched_ops(ledger: Ledger, report: RunReport) -> Sequence[SearchedOp]:
-    ranking = ledger.stage(report.run_id, Stage.RANKING, Ranking)
+def _searched_ops(ledger: Ledger, report: RunReport, ranking: Ranking | None) -> Sequence[SearchedOp]:
     hot_ops = {} if ranking is None else {(hot_op.op, hot_op.site): hot_op for hot_op in ranking.hot_ops}
     ends: Mapping[str, SearchEnd] = {end.task_id: end for end in ledger.search_ends(report.run_id)}
     found = []
     for op in report.hot_ops:
         hot_op = hot_ops.get((op.op, op.site))
-        task_id = None if hot_op is None else hot_op.task_id
-        end = ends.get(task_id or "")
+        end = None if hot_op is None else ends.get(hot_op.task_id or "")
         found.append(
             SearchedOp(
                 report=op,
                 recoverable_share=None if hot_op is None else hot_op.recoverable_share,
                 tried=None if end is None else end.tried,
-                task_id=task_id,
             )
         )
     return found
@@ -168,6 +167,6 @@ def _draw_speedups(report: RunReport) -> Markup | str:
 
 
 def _ops_by_candidate(report: AnyReport | None) -> Mapping[str, str]:
-    ops = report.hot_ops if isinstance(report, RunReport) else ()
-    shipped = [op for op in ops if op.decision is OpDecision.SHIPPED]
-    return {op.candidate: op.op for op in (*ops, *shipped) if op.candidate is not None}
+    """Of a candidate that several ops have, the one that ships it."""
+    ops = (*report.hot_ops, *report.shipped) if isinstance(report, RunReport) else ()
+    return {op.candidate: op.op for op in ops if op.candidate is not None}

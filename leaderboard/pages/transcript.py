@@ -13,6 +13,7 @@ from leaderboard.dialogue import Part, read_dialogue, read_part
 from leaderboard.pages.candidate import choose_standing
 from leaderboard.pages.candidate_view import proposals_in
 from leaderboard.pages.render import board_of, link, not_found, render
+from leaderboard.wording import short
 
 router = APIRouter()
 
@@ -28,7 +29,7 @@ def transcript(request: Request, candidate_id: str, task: str | None = None, dia
         return RedirectResponse(link(request, "candidates", whole, "transcript", task=task))
     written = _written(board, whole, task)
     if not 0 <= dialogue < max(1, len(written)):
-        raise not_found(f"candidate {whole[:12]} has {len(written)} dialogues")
+        raise not_found(f"candidate {short(whole)} has {len(written)} dialogues")
     proposal = written[dialogue] if written else None
     digest = proposal.transcript if proposal is not None else None
     return render(

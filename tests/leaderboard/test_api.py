@@ -124,6 +124,7 @@ def test_runs_are_listed_newest_first_and_one_by_one(board):
     first = client.get("/api/v1/runs?limit=1").json()
     second = client.get(f"/api/v1/runs?limit=1&before={first['next']}").json()
     assert [page["runs"][0]["run_id"] for page in (first, second)] == ["run-2", "run-1"]
+    assert second["next"] is None
     run = client.get("/api/v1/runs/run-1").json()
     assert (run["kind"], run["ended_at"], run["report"]) == ("run", None, None)
     assert client.get("/api/v1/runs/run-9").status_code == 404

@@ -16,8 +16,8 @@ from candidates.promotion import Gate, PromotionDecision, Retraction
 from candidates.run import RunRequest
 from candidates.task import Workload
 from leaderboard.charts.roofline import Series
-from leaderboard.pages.op_charts import map_workloads
-from leaderboard.pages.op_roofline import Measured, draw_op_roofline
+from leaderboard.pages.op_charts import compose_heat_map
+from leaderboard.pages.op_roofline import Measured, compose_roofline
 from tests.candidates.past_searches import REQUEST, attempt, double_task, measurement
 from tests.leaderboard.boards import make_board, visit
 
@@ -165,6 +165,23 @@ def test_workloads_have_the_times_of_every_baseline(board):
     assert [cell in row[: row.index("</tr>")] for cell in ("10 µs", "2.5 µs", "4.00×", "3.96–4.04")] == [True] * 4
 
 
+def test_of_many_workloads_those_with_most_traffic_are_shown(board):
+    calls = [(number * 7) % 50 + 1 for number in range(50)]
+    names = [f"rows={number + 1}" for number in range(50)]
+    workloads = tuple(Workload(axes={"rows": number + 1}, calls_per_hour=each) for number, each in enumerate(calls))
+    task = TASK.model_copy(update={"workloads": workloads})
+    kernel = attempt("kernel", measurement(2.0, workloads=tuple(names)))
+    board.ledger.put_task(task)
+    board.ledger.put_candidate(kernel.proposal.candidate)
+    board.ledger.put_attempt("run-1", task.id, kernel)
+    page = page_of(board)
+    by_calls = [names[calls.index(each)] for each in range(50, 10, -1)]
+    for part in (page[page.index('aria-label="Times of each') :], page[page.index('aria-label="Workloads"') :]):
+        assert re.findall(r'<th scope="row" class="nowrap">(rows=\d+)<', part)[:40] == by_calls
+    assert "Not shown: 10 workloads with less traffic." in page
+    assert "Not shown: 10 workloads called less often." in page
+
+
 def test_of_several_devices_the_latest_is_shown_and_the_others_are_linked(board):
     keep(board, "here")
     there = keep(board, "there", task=double_task(rows=(4, 16), device_id="cpu-1"))
@@ -241,7 +258,7 @@ def test_thousands_of_kernels_make_no_larger_page(board):
 
 def drawn(task, told, ceilings=CEILINGS, others=()):
     measured = [Measured(label="kernel", href="/candidates/0", measurement=each) for each in (told, *others)]
-    return draw_op_roofline(task, ceilings, measured[0], measured[1:])
+    return compose_roofline(task, ceilings, measured[0], measured[1:])
 
 
 def telling(told, **changes):
@@ -307,7 +324,7 @@ def grid_task(sizes):
 
 def mapped(sizes):
     task = grid_task(sizes)
-    cells = map_workloads(task, measurement(2.0, workloads=tuple(each.name for each in task.workloads))).cells
+    cells = compose_heat_map(task, measurement(2.0, workloads=tuple(each.name for each in task.workloads))).cells
     return [(cell.row, cell.column) for cell in cells]
 
 

@@ -18,6 +18,7 @@ NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
         (wording.share, 0.0996, "10 %"),
         (wording.usd, 1234.5, "$1,234.50"),
         (wording.count, 12345, "12,345"),
+        (wording.count, 1234.6, "1,235"),
         (wording.microseconds, 12.34, "12.3 µs"),
         (wording.microseconds, 1250.0, "1.25 ms"),
         (wording.microseconds, 2.5e6, "2.5 s"),
@@ -32,6 +33,14 @@ NOW = datetime(2026, 11, 30, 12, tzinfo=UTC)
 )
 def test_figures_read_one_way(word, value, said):
     assert word(value) == said
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "said"),
+    [(1, "thread", "1 thread"), (0, "thread", "0 threads"), (2, "process", "2 processes"), (2, "tokens", "2 tokens")],
+)
+def test_a_noun_is_of_as_many_as_there_are(number, noun, said):
+    assert wording.count_nouns(number, noun) == said
 
 
 @pytest.mark.parametrize(

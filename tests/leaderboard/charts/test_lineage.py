@@ -89,6 +89,13 @@ def test_boxes_do_not_lie_on_each_other() -> None:
         assert all(abs(x - other_x) >= 126 or abs(y - other_y) >= 36 for other_x, other_y in places[:index])
 
 
+def test_of_nodes_that_share_an_id_the_first_counts() -> None:
+    nodes = (node("a", speedup=2.0), node("a", speedup=9.0), node("b"), node("b"))
+    drawing = draw_lineage(Lineage(title="t", nodes=nodes, most_drawn=1))
+    assert "1 more not drawn" in texts_of(check_drawing(drawing))
+    assert "2 candidates (2 accepted), the fastest 2.00×; 1 are drawn." in drawing
+
+
 def test_refuses_more_than_a_page_holds() -> None:
     with pytest.raises(ValueError, match="61 nodes to draw"):
         Lineage(title="t", nodes=(), most_drawn=61)
