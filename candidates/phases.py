@@ -37,8 +37,8 @@ def split_phases(captured: Sequence[CapturedSite], times: SiteTimes) -> tuple[tu
 
 
 def is_of_phase(op: str, axes: Mapping[str, int]) -> bool:
-    """Whether a call with these axes is of the phase that the op's name ends with: a site is called in both. It is of an
-    op without a phase always, and never where the axes do not tell."""
+    """Whether a call with these axes is of the phase that the op's name ends with: a site is called in both. It is of
+    an op without a phase always, and never where the axes do not tell."""
     phase = op.rpartition(".")[2]
     if phase not in (DECODE, PREFILL):
         return True

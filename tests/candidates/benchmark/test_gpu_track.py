@@ -329,9 +329,7 @@ def test_a_graph_that_faults_takes_no_other_baseline_of_its_process_along(
 @pytest.mark.parametrize("waits", [0, 5, 14], ids=["where it is laid out", "where it is estimated", "in its rounds"])
 def test_a_baseline_whose_process_died_once_is_measured(waits: int, compile_cache: Path, tmp_path: Path) -> None:
     died = tmp_path / "died"
-    with BaselinePool(
-        compile_cache, f"GPU-compiled-{waits}-once-{died}", (sys.executable, str(HOST_BASELINE))
-    ) as pool:
+    with BaselinePool(compile_cache, f"GPU-compiled-{waits}-once-{died}", (sys.executable, str(HOST_BASELINE))) as pool:
         benchmark = Benchmark(
             GpuTrack(SANDBOX, GPU, pool, INTERPRETED),
             generous_ceilings(),
