@@ -36,9 +36,12 @@ NameArgument = Annotated[str, typer.Argument(help="Who acts with it; recorded wi
 def leaderboard(
     context: typer.Context,
     host: Annotated[
-        str, typer.Option(help="Address to listen at. Whoever reaches it can read everything in the ledger.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: one that is free.")] = 8400,
+        str | None,
+        typer.Option(
+            help="Address to listen at, 127.0.0.1 by default. Whoever reaches it can read everything in the ledger."
+        ),
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="8400 by default; 0: one that is free.")] = None,
     allowed_host: Annotated[
         list[str] | None, typer.Option(help="A name that browsers may know the page by; may be given several times.")
     ] = None,
@@ -53,7 +56,8 @@ def leaderboard(
         return None
     settings = read_settings()
     board = read_board_settings(settings.home)
-    return _serve(settings, board, host, port, allowed_host or ())
+    port = board.port if port is None else port
+    return _serve(settings, board, host or board.host, port, allowed_host or ())
 
 
 def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allowed: Sequence[str]) -> ExitCode:
