@@ -33,9 +33,11 @@ from compiler_agent.commands import (
     run,
     sandbox,
     shadow_report,
+    status,
     task,
     transcript,
     tune,
+    up,
     waiting,
     wins,
     worker,
@@ -92,6 +94,8 @@ models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(config.app, name="config")
+app.command("up")(up.up)
+app.command("status")(status.status)
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
 app.command("gpu-check")(gpu_check.gpu_check)

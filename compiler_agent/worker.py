@@ -44,7 +44,7 @@ async def connect(address: str, namespace: str) -> Client:
         ) from error
 
 
-async def serve(client: Client, services: Sequence[QueueService]) -> None:
+async def serve(client: Client, services: Sequence[QueueService], tell_ready: Callable[[], None]) -> None:
     """Runs until TERM or INT, then lets activities see their cancellation and ends."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -63,4 +63,5 @@ async def serve(client: Client, services: Sequence[QueueService]) -> None:
                     graceful_shutdown_timeout=timedelta(seconds=1),
                 )
             )
+        tell_ready()
         await stop.wait()
