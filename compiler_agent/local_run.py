@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -11,6 +12,7 @@ from rich.console import Console
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 
 from candidates.ceilings import fingerprint_device
 from candidates.exam import ExamRequest
@@ -22,6 +24,7 @@ from compiler_agent.outcome import UserFault
 from compiler_agent.progress import ProgressDisplay
 from compiler_agent.run_place import RunPlace, open_run_place
 from compiler_agent.settings import Settings
+from compiler_agent.temporal_server import TemporalUnavailable
 from compiler_agent.worker import connect
 from workflows import queues
 from workflows.model_exam import ModelExam
@@ -32,6 +35,10 @@ from workflows.tune_task import TuneTask
 from workflows.tuning_run import TuningRun
 
 POLL_S = 0.5
+AWAY_S = 120.0
+"""How long a server may be away that is started again by others."""
+
+_AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN, RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 
 class RunFailed(Exception):
@@ -144,7 +151,7 @@ async def _follow(
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
     )
-    ended = asyncio.ensure_future(handle.result())
+    ended = asyncio.ensure_future(_result(handle, place))
     seen = 0
     with display:
         try:
@@ -161,6 +168,26 @@ async def _follow(
         await ended
     except WorkflowFailureError as failure:
         raise _as_fault(failure, settings.logs) from failure
+
+
+async def _result(handle: WorkflowHandle[Any, Any], place: RunPlace) -> object:
+    """Waits out a server that is started again. Raises TemporalUnavailable for one that stays away."""
+    away_since = None
+    while True:
+        asked = time.monotonic()
+        try:
+            return await handle.result()
+        except RPCError as error:
+            if error.status not in _AWAY:
+                raise
+            # An answer that took long was one before it was none.
+            away_since = asked if away_since is None or time.monotonic() - asked > AWAY_S / 2 else away_since
+            if place.workers or time.monotonic() - away_since > AWAY_S:
+                raise TemporalUnavailable(
+                    f"the Temporal server at {place.address} went away ({error}): when it is back, the same command "
+                    f"goes on with {handle.id}"
+                ) from error
+            await asyncio.sleep(1.0)
 
 
 def _as_fault(failure: WorkflowFailureError, logs: Path) -> Exception:

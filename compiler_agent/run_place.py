@@ -47,7 +47,9 @@ def _served_by(settings: Settings, taken: HomeTaken) -> str:
     if health is None or taken.holder is None or taken.holder.pid != health.pid:
         raise taken
     wanted = service_of(settings, settings.temporal_address or health.service.temporal_address).model_dump()
-    if differing := [name for name, value in health.service.model_dump().items() if value != wanted[name]]:
+    if differing := [
+        name.removesuffix("_digest") for name, value in health.service.model_dump().items() if value != wanted[name]
+    ]:
         raise UserFault(
             f"`compiler-agent up` (pid {health.pid}) serves {settings.home} with another "
             f"{', '.join(differing)}: give both the same settings, or stop it"
