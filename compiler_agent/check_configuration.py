@@ -11,6 +11,7 @@ from compiler_agent.machine import Finding, examine_disk, examine_named_gpu, exa
 from compiler_agent.models.endpoints import read_endpoints, read_key
 from compiler_agent.setting_keys import KEYS, OTHERS_VARIABLES
 from compiler_agent.settings import Settings, read_settings
+from compiler_agent.temporal_security import read_temporal_security
 from compiler_agent.user_faults import as_user_fault
 from compiler_agent.webhook_settings import read_webhook_targets
 
@@ -27,6 +28,7 @@ def _read_forge(settings: Settings, environment: Mapping[str, str]) -> None:
 
 READERS: Mapping[str, Callable[[Settings, Mapping[str, str]], object]] = {
     "leaderboard": lambda settings, environment: read_board_settings(settings.home, environment),
+    "Temporal's credentials": lambda settings, environment: read_temporal_security(environment),
     "webhooks": lambda settings, environment: read_webhook_targets(environment),
     "forge": _read_forge,
     "trusted keys": lambda settings, environment: trusted_keys(settings.home, environment),

@@ -61,6 +61,27 @@ KEYS: tuple[Key, ...] = (
     ),
     _key("temporal.address", "COMPILER_AGENT_TEMPORAL", "host:port of a Temporal server; without it one is started."),
     _key("temporal.namespace", "COMPILER_AGENT_TEMPORAL_NAMESPACE", "Namespace on that server.", default="default"),
+    _key("temporal.tls", "COMPILER_AGENT_TEMPORAL_TLS", "It is spoken to over TLS.", Kind.SWITCH, "0"),
+    _key(
+        "temporal.tls_ca_file",
+        "COMPILER_AGENT_TEMPORAL_TLS_CA_FILE",
+        "PEM file of the authority that vouches for it; else those that this machine trusts.",
+        Kind.PATH,
+    ),
+    _key(
+        "temporal.tls_certificate_file",
+        "COMPILER_AGENT_TEMPORAL_TLS_CERTIFICATE_FILE",
+        "PEM file of our certificate, where it wants one.",
+        Kind.PATH,
+    ),
+    _key("temporal.tls_key_file", "COMPILER_AGENT_TEMPORAL_TLS_KEY_FILE", "PEM file of its key.", Kind.PATH),
+    _key("temporal.api_key", "COMPILER_AGENT_TEMPORAL_API_KEY", "Key that it wants, over TLS.", is_secret=True),
+    _key(
+        "temporal.api_key_file",
+        "COMPILER_AGENT_TEMPORAL_API_KEY_FILE",
+        "File that holds it, where no variable does.",
+        Kind.PATH,
+    ),
     _key("sandbox.name", "COMPILER_AGENT_SANDBOX", "What holds untrusted programs.", default="bubblewrap"),
     _key("device.gpu", "COMPILER_AGENT_GPU", "UUID of the GPU, or part of one, that kernels are judged on."),
     _key(

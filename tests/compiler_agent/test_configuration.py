@@ -13,6 +13,7 @@ from compiler_agent.configuration import Source, apply_file, find_file, read_fil
 from compiler_agent.outcome import UserFault
 from compiler_agent.setting_keys import KEYS, OTHERS_VARIABLES, Key, Kind
 from compiler_agent.settings import read_settings
+from tests.compiler_agent.settings_table import documented, table
 
 BY_NAME = {key.name: key for key in KEYS}
 EXAMPLE = """
@@ -212,3 +213,7 @@ def _as_toml(key: Key, number: int) -> str:
             return f'["https://host-{number}"]'
         case _:
             return f'"https://host-{number}"'
+
+
+def test_the_documented_table_is_that_of_the_code():
+    assert documented() == table()  # python -m tests.compiler_agent.settings_table
