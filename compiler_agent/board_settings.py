@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from compiler_agent.outcome import UserFault
 
-_URL, _PRICE, _COUNTERS = (
+_HOST, _PORT, _URL, _PRICE, _COUNTERS = (
+    "COMPILER_AGENT_LEADERBOARD_HOST",
+    "COMPILER_AGENT_LEADERBOARD_PORT",
     "COMPILER_AGENT_LEADERBOARD_URL",
     "COMPILER_AGENT_DEVICE_USD_PER_HOUR",
     "COMPILER_AGENT_COUNTERS",
@@ -18,6 +21,10 @@ _URL, _PRICE, _COUNTERS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoardSettings:
+    host: str
+    """`COMPILER_AGENT_LEADERBOARD_HOST`: what it listens at; this machine alone by default."""
+    port: int
+    """`COMPILER_AGENT_LEADERBOARD_PORT`; 0: one that is free."""
     public_url: SplitResult | None
     """`COMPILER_AGENT_LEADERBOARD_URL`: what browsers call the page behind a proxy, `https://board.example.org/wins`.
     None: they come straight to the address that it listens at."""
@@ -30,10 +37,20 @@ class BoardSettings:
 def read_board_settings(home: Path, environment: Mapping[str, str] = os.environ) -> BoardSettings:
     """Raises UserFault."""
     return BoardSettings(
+        host=environment.get(_HOST) or "127.0.0.1",
+        port=_port(environment.get(_PORT)),
         public_url=_public_url(environment.get(_URL)),
         usd_per_device_hour=_price(environment.get(_PRICE)),
         counters=Path(environment.get(_COUNTERS) or home / "counters").absolute(),
     )
+
+
+def _port(text: str | None) -> int:
+    if not text:
+        return 8400
+    if not re.fullmatch("[0-9]{1,5}", text) or int(text) > 65535:
+        raise UserFault(f"{_PORT} is {text!r}: give 0 to 65535")
+    return int(text)
 
 
 def _public_url(text: str | None) -> SplitResult | None:

@@ -1,8 +1,11 @@
 """Programs that live exactly as long as the command that started them: the dev server and the workers."""
 
+import contextlib
 import ctypes
+import os
 import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -25,13 +28,21 @@ def start_child(argv: Sequence[str], log: Path, environment: Mapping[str, str]) 
         )
 
 
-def stop_child(child: subprocess.Popen[bytes], patience_s: float) -> None:
-    """TERM, then KILL after `patience_s`."""
-    if child.poll() is not None:
-        return
-    child.terminate()
-    try:
-        child.wait(patience_s)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
+def stop_children(children: Sequence[subprocess.Popen[bytes]], patience_s: float) -> None:
+    """TERM to all, then KILL to those that are there after `patience_s`."""
+    going_on = [child for child in children if child.poll() is None]
+    for child in going_on:
+        child.terminate()
+    deadline = time.monotonic() + patience_s
+    for child in going_on:
+        try:
+            child.wait(max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            child.kill()
+            child.wait()
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """What a child that has ended has left in its session."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)

@@ -1,16 +1,8 @@
-"""A run on this machine: the workflow server, its workers and the progress display, for as long as one command lives.
-
-The workers of devices are processes of their own, so that nothing shares an interpreter with a measurement.
-"""
+"""perform_run: a run that somebody waits for: started or gone on with, its progress shown, its report returned."""
 
 import asyncio
-import contextlib
-import fcntl
-import os
 import secrets
-import subprocess
-import sys
-from collections.abc import Iterator
+import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +12,7 @@ from rich.console import Console
 from temporalio.client import WorkflowFailureError, WorkflowHandle
 from temporalio.common import WorkflowIDConflictPolicy, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
 
 from candidates.ceilings import fingerprint_device
 from candidates.exam import ExamRequest
@@ -27,11 +20,11 @@ from candidates.ledger.ledger import AnyReport, AnyRequest, Ledger
 from candidates.ledger.run_states import RunStates
 from candidates.run import PromoteRequest, RunRequest, TuneRequest
 from candidates.time_left import expected_seconds
-from compiler_agent.child_processes import start_child, stop_child
 from compiler_agent.outcome import UserFault
 from compiler_agent.progress import ProgressDisplay
+from compiler_agent.run_place import RunPlace, open_run_place
 from compiler_agent.settings import Settings
-from compiler_agent.temporal_server import temporal_server
+from compiler_agent.temporal_server import TemporalUnavailable
 from compiler_agent.worker import connect
 from workflows import queues
 from workflows.model_exam import ModelExam
@@ -42,7 +35,10 @@ from workflows.tune_task import TuneTask
 from workflows.tuning_run import TuningRun
 
 POLL_S = 0.5
-WORKER_PATIENCE_S = 15.0
+AWAY_S = 120.0
+"""How long a server may be away that is started again by others."""
+
+_AWAY = (RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN, RPCStatusCode.CANCELLED, RPCStatusCode.DEADLINE_EXCEEDED)
 
 
 class RunFailed(Exception):
@@ -70,16 +66,19 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
     run_id = ledger.open_run(request, fresh_id)
     if run_id != fresh_id:
         console.print(f"going on with {run_id}", highlight=False)
+    is_ours = True
     try:
-        with _exclusive(settings.home), temporal_server(settings) as address, _workers(settings, address) as workers:
+        with open_run_place(settings) as place:
+            is_ours = bool(place.workers)
             run, display = _input(request, run_id, device.id), ProgressDisplay(expected_seconds(request), console)
             try:
-                asyncio.run(_follow(settings, ledger, kind, run, display, address, workers))
+                asyncio.run(_follow(settings, ledger, kind, run, display, place))
             except (RunFailed, UserFault) as fault:
                 RunStates(ledger).put_failure(run_id, str(fault))
                 raise
     except KeyboardInterrupt:
-        console.print(f"{run_id} stopped; the same command goes on with it", highlight=False)
+        what = "stopped; the same command goes on with it" if is_ours else "goes on; the same command follows it"
+        console.print(f"{run_id} {what}", highlight=False)
         raise
     report = ledger.report(run_id)
     if report is None:
@@ -141,10 +140,9 @@ async def _follow(
     kind: _Kind,
     run: RunInput | ShipInput | SearchInput | ExamInput,
     display: ProgressDisplay,
-    address: str,
-    workers: tuple[subprocess.Popen[bytes], ...],
+    place: RunPlace,
 ) -> None:
-    client = await connect(address, settings.temporal_namespace)
+    client = await connect(place.address, settings.temporal_namespace)
     handle: WorkflowHandle[Any, Any] = await client.start_workflow(
         kind.workflow,
         run,
@@ -153,7 +151,7 @@ async def _follow(
         id_conflict_policy=WorkflowIDConflictPolicy.USE_EXISTING,
         id_reuse_policy=WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY,
     )
-    ended = asyncio.ensure_future(handle.result())
+    ended = asyncio.ensure_future(_result(handle, place))
     seen = 0
     with display:
         try:
@@ -162,7 +160,7 @@ async def _follow(
                 for recorded in ledger.progress_after(run.run_id, seen):
                     seen = recorded.sequence
                     display.show(recorded.progress)
-                if (dead := [worker for worker in workers if worker.poll() is not None]) and not ended.done():
+                if (dead := [worker for worker in place.workers if worker.poll() is not None]) and not ended.done():
                     raise RunFailed(f"a worker ended with status {dead[0].returncode}: see {settings.logs}")
         finally:
             ended.cancel()
@@ -170,6 +168,26 @@ async def _follow(
         await ended
     except WorkflowFailureError as failure:
         raise _as_fault(failure, settings.logs) from failure
+
+
+async def _result(handle: WorkflowHandle[Any, Any], place: RunPlace) -> object:
+    """Waits out a server that is started again. Raises TemporalUnavailable for one that stays away."""
+    away_since = None
+    while True:
+        asked = time.monotonic()
+        try:
+            return await handle.result()
+        except RPCError as error:
+            if error.status not in _AWAY:
+                raise
+            # An answer that took long was one before it was none.
+            away_since = asked if away_since is None or time.monotonic() - asked > AWAY_S / 2 else away_since
+            if place.workers or time.monotonic() - away_since > AWAY_S:
+                raise TemporalUnavailable(
+                    f"the Temporal server at {place.address} went away ({error}): when it is back, the same command "
+                    f"goes on with {handle.id}"
+                ) from error
+            await asyncio.sleep(1.0)
 
 
 def _as_fault(failure: WorkflowFailureError, logs: Path) -> Exception:
@@ -181,48 +199,3 @@ def _as_fault(failure: WorkflowFailureError, logs: Path) -> Exception:
             return RunFailed(f"{cause.type}: {cause.message} (logs: {logs})")
         cause = cause.__cause__
     return RunFailed(f"{failure.cause or failure} (logs: {logs})")
-
-
-@contextlib.contextmanager
-def _exclusive(home: Path) -> Iterator[None]:
-    """Two runs in one home would share one embedded server's database and one device."""
-    lock = home / "run.lock"
-    with lock.open("a+") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UserFault(f"another run is going on in {home}: wait for it, or set COMPILER_AGENT_HOME") from error
-        yield
-
-
-@contextlib.contextmanager
-def _workers(settings: Settings, address: str) -> Iterator[tuple[subprocess.Popen[bytes], ...]]:
-    environment = os.environ | {
-        "COMPILER_AGENT_HOME": str(settings.home),
-        "COMPILER_AGENT_LEDGER": settings.ledger_url,
-        "COMPILER_AGENT_TEMPORAL": address,
-        "COMPILER_AGENT_TEMPORAL_NAMESPACE": settings.temporal_namespace,
-        "COMPILER_AGENT_SANDBOX": settings.sandbox,
-        # Idle OpenMP threads must sleep: a spinning one takes a core from whatever is measured.
-        "OMP_WAIT_POLICY": "passive",
-    }
-    if settings.gpu_uuid is not None:
-        environment["COMPILER_AGENT_GPU"] = settings.gpu_uuid
-    program = [sys.executable, "-m", "compiler_agent", "worker"]
-    served = {
-        "worker.log": (queues.CONTROL, queues.AUTHOR, queues.BUILD, queues.SHIP),
-        "device-worker.log": ("device",),
-    }
-    if settings.gpu_uuid is not None:
-        served["gpu-worker.log"] = ("gpu",)
-    workers = tuple(
-        start_child([*program, *(f"--queue={queue}" for queue in names)], settings.logs / log, environment)
-        for log, names in served.items()
-    )
-    try:
-        yield workers
-    finally:
-        for worker in workers:
-            worker.terminate()
-        for worker in workers:
-            stop_child(worker, patience_s=WORKER_PATIENCE_S)

@@ -35,16 +35,13 @@ class Finding:
 
 
 def examine_machine(settings: Settings) -> tuple[Finding, ...]:
-    try:
-        bench: GpuBench | UserFault | SandboxError | None = find_gpu_bench(settings)
-    except (UserFault, SandboxError) as problem:
-        bench = problem
+    bench = _find_bench(settings)
     return (
         _examine_compiler(),
-        _examine_sandbox(settings),
+        examine_sandbox(settings),
         _examine_sanitizers(settings),
-        _examine_temporal(settings),
-        _examine_disk(settings),
+        examine_temporal(settings),
+        examine_disk(settings),
         _examine_gpu(bench),
         *(_examine_watchers(bench) if isinstance(bench, GpuBench) else ()),
         _examine_cuda_compiler(),
@@ -74,7 +71,7 @@ def _examine_compiler() -> Finding:
     return Finding(name="C++ compiler", is_there=True, is_needed=True, detail=version[0] if version else path)
 
 
-def _examine_sandbox(settings: Settings) -> Finding:
+def examine_sandbox(settings: Settings) -> Finding:
     try:
         limits = make_sandbox(settings).describe_limits()
     except SandboxError as error:
@@ -102,7 +99,7 @@ def _examine_sanitizers(settings: Settings) -> Finding:
     return Finding(name="sanitizers", is_there=True, is_needed=True, detail="address and undefined behaviour work")
 
 
-def _examine_temporal(settings: Settings) -> Finding:
+def examine_temporal(settings: Settings) -> Finding:
     if settings.temporal_address is not None:
         return Finding(
             name="Temporal",
@@ -121,7 +118,7 @@ def _examine_temporal(settings: Settings) -> Finding:
     )
 
 
-def _examine_disk(settings: Settings) -> Finding:
+def examine_disk(settings: Settings) -> Finding:
     folder = settings.home
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -142,6 +139,17 @@ def _examine_disk(settings: Settings) -> Finding:
         detail=f"{folder}: {'writable' if is_writable else 'not writable'}, {free_bytes / 2**30:.1f} GiB free",
         fix=f"free at least {FREE_BYTES_NEEDED >> 30} GiB, or set COMPILER_AGENT_HOME to another writable folder",
     )
+
+
+def examine_named_gpu(settings: Settings) -> Finding:
+    return _examine_gpu(_find_bench(settings))
+
+
+def _find_bench(settings: Settings) -> GpuBench | UserFault | SandboxError | None:
+    try:
+        return find_gpu_bench(settings)
+    except (UserFault, SandboxError) as problem:
+        return problem
 
 
 def _examine_gpu(bench: GpuBench | UserFault | SandboxError | None) -> Finding:
@@ -204,7 +212,7 @@ def _examine_cuda_compiler() -> Finding:
 
 
 def _examine_docker(settings: Settings) -> Finding:
-    """Whether the docker sandbox could be used; where it is the one in use, `_examine_sandbox` has tried it."""
+    """Whether the docker sandbox could be used; where it is the one in use, `examine_sandbox` has tried it."""
     try:
         engine = connect_engine()
         image_id = recorded_image(settings.home, ImageName.CPU)

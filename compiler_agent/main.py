@@ -5,6 +5,8 @@ import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -12,6 +14,7 @@ from compiler_agent.commands import (
     bench,
     builds,
     compiler_report,
+    config,
     doctor,
     export,
     gpu_check,
@@ -30,13 +33,16 @@ from compiler_agent.commands import (
     run,
     sandbox,
     shadow_report,
+    status,
     task,
     transcript,
     tune,
+    up,
     waiting,
     wins,
     worker,
 )
+from compiler_agent.configuration import Loaded, apply_file, find_file
 from compiler_agent.outcome import ExitCode, progress_console
 from compiler_agent.user_faults import as_user_fault
 
@@ -47,6 +53,21 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--config", help="File of settings; else COMPILER_AGENT_CONFIG says which, else ./compiler-agent.toml."
+        ),
+    ] = None,
+) -> None:
+    context.obj.configuration = apply_file(find_file(file, os.environ), os.environ)
+
+
 app.command("run")(run.run)
 app.command("replay")(replay.replay)
 app.command("hot-ops")(hot_ops.hot_ops)
@@ -72,6 +93,9 @@ app.add_typer(keys.app, name="keys")
 models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")
+app.add_typer(config.app, name="config")
+app.command("up")(up.up)
+app.command("status")(status.status)
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
 app.command("gpu-check")(gpu_check.gpu_check)
@@ -88,8 +112,9 @@ def main() -> None:
 
 def run_command(arguments: Sequence[str]) -> ExitCode:
     """0 done, 1 not achieved, 2 the user's input or machine is at fault, 3 our own failure."""
+    loaded = Loaded()
     try:
-        return ExitCode(app(list(arguments), standalone_mode=False) or ExitCode.DONE)
+        return ExitCode(app(list(arguments), standalone_mode=False, obj=loaded) or ExitCode.DONE)
     except typer.TyperException as error:
         progress_console.print("error:", error.format_message(), highlight=False, soft_wrap=True, markup=False)
         return ExitCode.USER_FAULT
@@ -100,6 +125,7 @@ def run_command(arguments: Sequence[str]) -> ExitCode:
         if fault is None:
             traceback.print_exc()
             return ExitCode.OUR_FAULT
+        fault = loaded.configuration.explain(fault)
         progress_console.print("error:", fault, highlight=False, soft_wrap=True, markup=False)
         return ExitCode.USER_FAULT
 

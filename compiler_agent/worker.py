@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from temporalio.client import Client
+from temporalio.client import Client, TLSConfig
 from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Worker
 
+from compiler_agent.temporal_security import read_temporal_security
 from compiler_agent.temporal_server import TemporalUnavailable
 from workflows.kernel_search import KernelSearch
 from workflows.model_exam import ModelExam
@@ -36,15 +37,25 @@ class QueueService:
 
 
 async def connect(address: str, namespace: str) -> Client:
+    """As the environment secures it. Raises TemporalUnavailable, and UserFault for credentials that cannot be read."""
+    security = read_temporal_security()
+    tls = TLSConfig(server_root_ca_cert=security.ca, client_cert=security.certificate, client_private_key=security.key)
     try:
-        return await Client.connect(address, namespace=namespace, data_converter=pydantic_data_converter)
+        return await Client.connect(
+            address,
+            namespace=namespace,
+            data_converter=pydantic_data_converter,
+            tls=tls if security.has_tls else False,
+            api_key=security.api_key,
+        )
     except RuntimeError as error:  # what temporalio raises when nobody answers
+        over = " over TLS" if security.has_tls else ""
         raise TemporalUnavailable(
-            f"no Temporal server answers at {address}: start it, or set COMPILER_AGENT_TEMPORAL to its host:port"
+            f"no Temporal server answers{over} at {address}: start it, or set COMPILER_AGENT_TEMPORAL to its host:port"
         ) from error
 
 
-async def serve(client: Client, services: Sequence[QueueService]) -> None:
+async def serve(client: Client, services: Sequence[QueueService], tell_ready: Callable[[], None]) -> None:
     """Runs until TERM or INT, then lets activities see their cancellation and ends."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -63,4 +74,5 @@ async def serve(client: Client, services: Sequence[QueueService]) -> None:
                     graceful_shutdown_timeout=timedelta(seconds=1),
                 )
             )
+        tell_ready()
         await stop.wait()

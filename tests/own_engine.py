@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from compiler_agent.child_processes import start_child, stop_child
+from compiler_agent.child_processes import start_child, stop_children
 from kernel_sandbox.docker_engine import Engine
 from kernel_sandbox.docker_image import import_this_machine
 from kernel_sandbox.docker_sandbox import DockerSandbox
@@ -64,7 +64,7 @@ def own_engine(folder: Path) -> Iterator[OwnEngine]:
             yield OwnEngine(engine=engine, image_id=import_this_machine(engine), folder=folder, pid=daemon.pid)
             return
         finally:
-            stop_child(daemon, patience_s=30.0)
+            stop_children([daemon], patience_s=30.0)
             _unmount(folder)
     raise NoEngine(f"{NONE_HERE}: {' '.join(failures)}")
 

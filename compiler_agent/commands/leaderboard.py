@@ -1,5 +1,6 @@
 """`compiler-agent leaderboard`: the web page and API over the ledger, and the tokens that may act on it."""
 
+import contextlib
 import ipaddress
 import os
 import socket
@@ -12,11 +13,13 @@ import typer
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.builds import BuildStore
+from compiler_agent import readiness
 from compiler_agent.board_actions import BuildActions
 from compiler_agent.board_settings import BoardSettings, read_board_settings
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.models.endpoints import known_secrets, read_endpoints
 from compiler_agent.models.redaction import Redactor
+from compiler_agent.ordinary_user import require_ordinary_user
 from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.settings import Settings, read_settings
 from compiler_agent.webhook_settings import read_webhook_targets
@@ -36,9 +39,12 @@ NameArgument = Annotated[str, typer.Argument(help="Who acts with it; recorded wi
 def leaderboard(
     context: typer.Context,
     host: Annotated[
-        str, typer.Option(help="Address to listen at. Whoever reaches it can read everything in the ledger.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0: one that is free.")] = 8400,
+        str | None,
+        typer.Option(
+            help="Address to listen at, 127.0.0.1 by default. Whoever reaches it can read everything in the ledger."
+        ),
+    ] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="8400 by default; 0: one that is free.")] = None,
     allowed_host: Annotated[
         list[str] | None, typer.Option(help="A name that browsers may know the page by; may be given several times.")
     ] = None,
@@ -53,6 +59,9 @@ def leaderboard(
         return None
     settings = read_settings()
     board = read_board_settings(settings.home)
+    host, port = host or board.host, board.port if port is None else port
+    if not _is_this_machine(host):
+        require_ordinary_user(settings, f"a leaderboard that others reach ({host})")
     return _serve(settings, board, host, port, allowed_host or ())
 
 
@@ -102,6 +111,7 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
     with _listen(host, port) as listener:
         address = f"http://{_in_url(host)}:{listener.getsockname()[1]}{site.root_path}/"
         progress_console.print(f"leaderboard at {address}", highlight=False)
+        readiness.tell(is_ready=True)  # it accepts from now on; who comes before the page is there waits
         _run_until_stopped(uvicorn.Server(config), listener)
     return ExitCode.DONE
 
@@ -138,6 +148,12 @@ def _own_names(host: str) -> tuple[str, ...]:
         return (host,)
     local = ("localhost", "127.0.0.1", "[::1]")
     return local if address.is_loopback or address.is_unspecified else (_in_url(host),)
+
+
+def _is_this_machine(host: str) -> bool:
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_loopback
+    return host == "localhost"
 
 
 def _in_url(host: str) -> str:

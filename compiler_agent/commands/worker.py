@@ -1,10 +1,13 @@
 """`compiler-agent worker`: serves task queues of a Temporal server."""
 
 import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from compiler_agent import readiness
+from compiler_agent.ordinary_user import require_ordinary_user
 from compiler_agent.outcome import ExitCode, UserFault, progress_console
 from compiler_agent.settings import read_settings
 from compiler_agent.wiring import QUEUES, queue_services
@@ -13,12 +16,18 @@ from compiler_agent.worker import connect, serve
 
 def worker(
     queue: Annotated[list[str], typer.Option(help=f"Which queues to serve: {', '.join(QUEUES)}.")],
+    ready_file: Annotated[
+        Path | None, typer.Option(help="Made when it serves, for probes; systemd is told by NOTIFY_SOCKET.")
+    ] = None,
 ) -> ExitCode:
     """Serves task queues until TERM or Ctrl-C; a run starts its own workers, a cluster has them beside it.
 
     Example: COMPILER_AGENT_TEMPORAL=temporal:7233 compiler-agent worker --queue device
     """
     settings = read_settings()
+    require_ordinary_user(settings, "a worker")
+    if ready_file is not None:
+        ready_file.unlink(missing_ok=True)
     if settings.temporal_address is None:
         raise UserFault("a worker needs a server: set COMPILER_AGENT_TEMPORAL to host:port")
     unknown = sorted(set(queue) - set(QUEUES))
@@ -27,10 +36,15 @@ def worker(
     address, namespace = settings.temporal_address, settings.temporal_namespace
     with queue_services(settings, tuple(queue)) as services:
         names = ", ".join(service.queue for service in services)
-        progress_console.print(f"serving {names} at {address}", highlight=False)
+
+        def tell_ready() -> None:
+            progress_console.print(f"serving {names} at {address}", highlight=False)
+            readiness.tell(is_ready=True)
+            if ready_file is not None:
+                ready_file.touch()
 
         async def run() -> None:
-            await serve(await connect(address, namespace), services)
+            await serve(await connect(address, namespace), services, tell_ready)
 
         asyncio.run(run())
     return ExitCode.DONE

@@ -113,6 +113,24 @@ class SandboxContract:
         is_ignored = "nosuid" in session.run(["grep", " /usr ", "/proc/mounts"]).log
         assert is_ignored or not session.run(["find", "/usr", "-perm", "/6000", "-type", "f"]).log
 
+    def test_a_program_of_root_is_not_root_outside(self, session: SandboxSession) -> None:
+        status = self.seen_from_outside(session)
+        assert "0" not in status["Uid"].split()
+        assert {int(value, 16) for name, value in status.items() if name.startswith("Cap")} == {0}
+        assert status["NoNewPrivs"] == "1"
+
+    def seen_from_outside(self, session: SandboxSession) -> dict[str, str]:
+        """What the kernel tells us of a program that runs in the session."""
+        others = descendants()
+        process = session.start(["cat"])
+        process.stdin.write(b"x")
+        process.stdin.flush()
+        assert process.stdout.read(1) == b"x"
+        _, program = self.around(others)
+        told = Path(f"/proc/{program}/status").read_text()
+        process.kill()
+        return dict(line.split(":\t", 1) for line in told.splitlines() if ":\t" in line)
+
     @pytest.mark.parametrize("start", [False, True])
     def test_no_environment_of_the_launcher_shows_inside(
         self, session: SandboxSession, monkeypatch: pytest.MonkeyPatch, start: bool

@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from abuse_cases import LIMITS
 from sandbox_contract import SandboxContract
 
 import kernel_sandbox
@@ -28,6 +29,17 @@ class TestBubblewrap(SandboxContract):
     def test_a_folder_that_does_not_exist_is_refused(self, sandbox: BubblewrapSandbox) -> None:
         with pytest.raises(SandboxError, match="does not exist"):
             sandbox.open(Limits(), {Path("/no/such/folder"): "/given"})
+
+    def test_what_is_shown_a_closed_folder_has_no_right_of_root_either(
+        self, sandbox: BubblewrapSandbox, tmp_path: Path
+    ) -> None:
+        tmp_path.chmod(0o700)
+        shown = tmp_path / "shown"
+        shown.mkdir()
+        with sandbox.open(LIMITS, {shown: "/given"}) as session:
+            status = self.seen_from_outside(session)
+        assert {int(value, 16) for name, value in status.items() if name.startswith("Cap")} == {0}
+        assert status["NoNewPrivs"] == "1"
 
     @pytest.mark.parametrize(("is_limited", "said"), [(True, str((4 << 30) >> 10)), (False, "unlimited")])
     def test_address_space_is_limited_unless_told_otherwise(

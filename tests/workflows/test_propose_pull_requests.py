@@ -116,6 +116,7 @@ async def start_ship_worker(client, address, home, server):
         "COMPILER_AGENT_HOME": str(home),
         "COMPILER_AGENT_TEMPORAL": address,
         "COMPILER_AGENT_TEMPORAL_NAMESPACE": client.namespace,
+        "COMPILER_AGENT_ALLOW_ROOT": "1",
         "COMPILER_AGENT_FORGE": "github",
         "COMPILER_AGENT_FORGE_URL": server.api_url,
         "COMPILER_AGENT_REPOSITORY": NAME,
