@@ -112,7 +112,7 @@ class SurveyActivities:
             with beating():
                 ranking = self._rank(run, request)
             self._ledger.put_stage(run.run_id, Stage.RANKING, ranking)
-        return _plan(run, request, ranking)
+        return plan_searches(run, request, ranking)
 
     def _rank(self, run: RunInput, request: RunRequest) -> Ranking:
         replay = self._ledger.stage(run.run_id, Stage.REPLAY, ReplayRecord)
@@ -155,7 +155,7 @@ class SurveyActivities:
         self._ledger.add_progress(run.run_id, Progress(stage=stage, message=message))
 
 
-def _plan(run: RunInput, request: RunRequest, ranking: Ranking) -> SearchPlan:
+def plan_searches(run: RunInput, request: RunRequest, ranking: Ranking) -> SearchPlan:
     return SearchPlan(
         searches=tuple(
             SearchInput(
