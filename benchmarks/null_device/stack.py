@@ -43,8 +43,8 @@ def worker_environment(settings: Settings, address: str) -> dict[str, str]:
 def null_workers(
     settings: Settings, address: str, names: Sequence[str], options: Sequence[str] = ()
 ) -> Iterator[tuple[RunningWorker, ...]]:
-    """A process for each queue; TERM and fifteen seconds at the end. Each then leaves how many statements it had executed
-    in `statements-QUEUE` of the logs."""
+    """A process for each queue; TERM and fifteen seconds at the end. Each then leaves in `statements-QUEUE` of the logs
+    how many statements it had executed."""
     with ExitStack() as stack:
         workers = []
         for name in names:

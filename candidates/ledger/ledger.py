@@ -268,8 +268,9 @@ class Ledger:
 
     # Attempts, measurements, ends of searches
 
-    def put_attempt(self, run_id: str, task_id: str, attempt: Attempt) -> None:
-        self.insert(
+    def put_attempt(self, run_id: str, task_id: str, attempt: Attempt) -> bool:
+        """False: it is there already."""
+        return self.insert(
             AttemptRow(
                 run_id=run_id,
                 task_id=task_id,

@@ -1,7 +1,7 @@
 """Activities of a search: propose, build, judge and screen, then settle the winner."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from temporalio import activity
@@ -158,20 +158,24 @@ class DeviceSearchActivities:
     def evaluate_generation(self, generation: Generation) -> GenerationOutcome:
         """Judges and screens what has no verdict yet in this run."""
         started = time.monotonic()
-        task = self._ledger.task(generation.task_id)
-        done = {attempt.proposal.candidate.id for attempt in self._ledger.attempts(generation.run_id, task.id)}
+        task, flaws = self._ledger.task(generation.task_id), Flaws(self._ledger)
+        # Read once: a search's attempts are megabytes. Nobody else adds to them but a try of this activity that was
+        # given up and has not noticed yet, of the same proposals.
+        attempts = list(self._ledger.attempts(generation.run_id, task.id))
+        done = {attempt.proposal.candidate.id for attempt in attempts}
         with beating():
             for proposal in _proposals(self._blobs, generation):
-                if proposal.candidate.id not in done:
-                    attempt = self._evaluate(task, proposal)
-                    counted = self._count_fastest(generation.run_id, task, attempt)
-                    if isinstance(counted, WorkloadCounters):
-                        attempt = attempt.model_copy(update={"counters": counted})
-                    self._ledger.put_attempt(generation.run_id, task.id, attempt)
-                    self._report(generation.run_id, task, attempt, counted)
-        return GenerationOutcome(
-            tried=len(self._ledger.attempts(generation.run_id, task.id)), wall_s=time.monotonic() - started
-        )
+                if proposal.candidate.id in done:
+                    continue
+                attempt = self._evaluate(task, proposal, flaws)
+                counted = self._count_fastest(task, attempt, attempts)
+                if isinstance(counted, WorkloadCounters):
+                    attempt = attempt.model_copy(update={"counters": counted})
+                is_first = self._ledger.put_attempt(generation.run_id, task.id, attempt)
+                attempts.append(attempt)
+                if is_first:
+                    self._report(generation.run_id, task, attempts, counted)
+        return GenerationOutcome(tried=len(attempts), wall_s=time.monotonic() - started)
 
     @activity.defn
     def settle_winner(self, settle: SettleInput) -> None:
@@ -195,8 +199,8 @@ class DeviceSearchActivities:
             ),
         )
 
-    def _evaluate(self, task: KernelTask, proposal: Proposal) -> Attempt:
-        if (flaw := Flaws(self._ledger).of(proposal.candidate.id)) is not None:
+    def _evaluate(self, task: KernelTask, proposal: Proposal, flaws: Flaws) -> Attempt:
+        if (flaw := flaws.of(proposal.candidate.id)) is not None:
             evidence = Evidence(message=flaw)
             taken_back = Rejected(reason=Reason.RETRACTED, workload=None, evidence=evidence, seed=0)
             return Attempt(proposal=proposal, verdict=taken_back)
@@ -209,11 +213,13 @@ class DeviceSearchActivities:
             return Attempt(proposal=proposal, verdict=screened)
         return Attempt(proposal=proposal, verdict=verdict, measurement=screened)
 
-    def _count_fastest(self, run_id: str, task: KernelTask, attempt: Attempt) -> WorkloadCounters | NotCounted | None:
+    def _count_fastest(
+        self, task: KernelTask, attempt: Attempt, earlier: Sequence[Attempt]
+    ) -> WorkloadCounters | NotCounted | None:
         """Half a minute: for what is worth going on from."""
         if attempt.speedup is None:
             return None
-        fastest = fastest_first(self._ledger.attempts(run_id, task.id))
+        fastest = fastest_first(earlier)
         if fastest and attempt.speedup <= (fastest[0].speedup or 0.0):
             return None
         candidate = attempt.proposal.candidate
@@ -308,9 +314,10 @@ class DeviceSearchActivities:
         return self._blobs.get(blob)
 
     def _report(
-        self, run_id: str, task: KernelTask, attempt: Attempt, counted: WorkloadCounters | NotCounted | None
+        self, run_id: str, task: KernelTask, attempts: Sequence[Attempt], counted: WorkloadCounters | NotCounted | None
     ) -> None:
-        attempts = self._ledger.attempts(run_id, task.id)
+        """Of the last of them."""
+        attempt = attempts[-1]
         best = next((each.speedup for each in fastest_first(attempts)), None)
         if isinstance(attempt.verdict, Rejected):
             message = f"rejected: {attempt.verdict.reason.value}"
