@@ -14,6 +14,7 @@ from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.worker import Worker
 
 from compiler_agent.temporal_server import TemporalUnavailable
+from workflows.activities.failures import FailuresByCause
 from workflows.kernel_search import KernelSearch
 from workflows.model_exam import ModelExam
 from workflows.promote_kernels import PromoteKernels
@@ -58,6 +59,7 @@ async def serve(client: Client, services: Sequence[QueueService]) -> None:
                     task_queue=service.queue,
                     workflows=WORKFLOWS if service.queue == CONTROL else [],
                     activities=service.activities,
+                    interceptors=[FailuresByCause()],
                     activity_executor=ThreadPoolExecutor(service.parallel),
                     max_concurrent_activities=service.parallel,
                     graceful_shutdown_timeout=timedelta(seconds=1),

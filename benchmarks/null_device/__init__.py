@@ -2,6 +2,6 @@
 
 `request` (a run of so many hot ops of a seed) → `agent` (candidates by their number) → `bench` (compiler, judge, clock,
 each a function of the candidate's digest) and `activities` (survey and gate) → `services` (who serves which queue) →
-`worker` (a process of them) → `stack` (workers and a run for as long as a benchmark takes). One seed accepts and promotes
-the same candidates, whatever happens meanwhile.
+`worker` (a process of them) → `stack` (workers and a run for as long as a benchmark takes). One seed accepts and
+promotes the same candidates, whatever happens meanwhile.
 """
