@@ -3,7 +3,6 @@
 import contextlib
 import os
 import signal
-import socket
 import sys
 import tempfile
 import threading
@@ -18,8 +17,9 @@ from benchmarks.postgresql import NoPostgresql
 from benchmarks.postgresql import postgresql_server as start_postgresql
 from compiler_agent.child_processes import start_child, stop_child
 from compiler_agent.settings import Settings
-from compiler_agent.temporal_server import answers, temporal_binary
+from compiler_agent.temporal_server import answers
 from tests import postgresql_server
+from tests.workflows.dev_server import dev_server_command, free_port
 
 AGAIN_AFTER_S = 0.1
 ENDING_S = 10.0
@@ -99,7 +99,7 @@ class Service:
         self._options, self._database = options, folder / "database"
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
-        self.port, self.board_port = _free_port(), _free_port()
+        self.port, self.board_port = free_port(), free_port()
         self.address = f"127.0.0.1:{self.port}"
         server = postgresql_server.PostgresqlServer(self._database)
         self.settings = Settings(
@@ -111,7 +111,7 @@ class Service:
         self.settings.home.mkdir()
         starts = {
             "postgresql": self._postgresql,
-            "temporal": lambda: self._child("temporal", self._temporal_command()),
+            "temporal": lambda: self._child("temporal", dev_server_command(self.settings.home, self.port)),
             **{queue: self._worker(queue, queue) for queue in QUEUES},
             "second device": self._worker("second device", "device"),
             "leaderboard": lambda: self._child("leaderboard", self._board_command()),
@@ -153,12 +153,6 @@ class Service:
     def _has_database(self) -> bool:
         return self.programs["postgresql"].begun > 0
 
-    def _temporal_command(self) -> list[str]:
-        return [
-            str(temporal_binary()), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", str(self.port),
-            "--db-filename", str(self.settings.home / "temporal.sqlite"), "--log-level", "error",
-        ]  # fmt: skip
-
     def _board_command(self) -> list[str]:
         return [sys.executable, "-m", "compiler_agent", "leaderboard", "--port", str(self.board_port)]
 
@@ -168,9 +162,3 @@ class Service:
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"a program did not start: see {self.settings.logs}")
             time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port: int = probe.getsockname()[1]
-        return port
