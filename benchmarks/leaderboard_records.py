@@ -163,10 +163,10 @@ def make_ceilings(device: DeviceFingerprint) -> DeviceCeilings:
 
 def make_tasks(device: DeviceFingerprint, model: str, month: int) -> tuple[KernelTask, ...]:
     """Each month's traffic sends other shapes, so its tasks are others."""
-    return tuple(_task(device, month, number, *op) for number, op in enumerate(_OPS[model]))
+    return tuple(make_task(device, month, number, *op) for number, op in enumerate(_OPS[model]))
 
 
-def _task(device: DeviceFingerprint, month: int, number: int, op: str, site: str, level: str) -> KernelTask:
+def make_task(device: DeviceFingerprint, month: int, number: int, op: str, site: str, level: str) -> KernelTask:
     chance, width = random.Random(f"{op} {device.id} {month}"), 64 * (number + 2)
     x = {"element_type": "float32", "shape": ("batch", "tokens", width), "dim_order": (0, 1, 2)}
     weight = {"element_type": "float32", "shape": (width, width), "dim_order": (0, 1)}

@@ -15,6 +15,7 @@ from temporalio.worker import Worker
 
 from compiler_agent.temporal_security import read_temporal_security
 from compiler_agent.temporal_server import TemporalUnavailable
+from workflows.activities.failures import FailuresByCause
 from workflows.kernel_search import KernelSearch
 from workflows.model_exam import ModelExam
 from workflows.promote_kernels import PromoteKernels
@@ -69,6 +70,7 @@ async def serve(client: Client, services: Sequence[QueueService], tell_ready: Ca
                     task_queue=service.queue,
                     workflows=WORKFLOWS if service.queue == CONTROL else [],
                     activities=service.activities,
+                    interceptors=[FailuresByCause()],
                     activity_executor=ThreadPoolExecutor(service.parallel),
                     max_concurrent_activities=service.parallel,
                     graceful_shutdown_timeout=timedelta(seconds=1),

@@ -6,7 +6,7 @@ from temporalio import workflow
 from temporalio.exceptions import ActivityError, is_cancelled_exception
 
 from workflows import queues
-from workflows.retries import HEARTBEAT_TIMEOUT, RETRY
+from workflows.perform import perform
 
 with workflow.unsafe.imports_passed_through():
     from workflows.payloads import (
@@ -16,53 +16,45 @@ with workflow.unsafe.imports_passed_through():
         ReportInput,
         SearchInput,
         SearchOutcome,
+        SearchSoFar,
         SettleInput,
     )
-
-PROPOSE_TIMEOUT = timedelta(hours=2)
-"""An activity that is given up while its thread waits for a model is begun again beside it, and pays a second time. A
-dead worker is noticed by its missing heartbeats."""
 
 
 @workflow.defn
 class KernelSearch:
-    """Agents come one after the other; agent i of n stops when i + 1 n-ths of time and attempts are spent."""
+    """Agents come one after the other; agent i of n stops when i + 1 n-ths of time and attempts are spent.
+
+    A search whose history has grown long goes on in a new one, which is told how far it is.
+    """
 
     @workflow.run
     async def run(self, search: SearchInput) -> SearchOutcome:
-        self._tried = 0
+        so_far = search.so_far
+        self._tried = so_far.tried
         # Time is what activities worked, not what the calendar says: a run that was stopped overnight has not spent it.
-        self._spent_s = 0.0
-        stop_reasons = [await self._search_with(number, search) for number in range(len(search.agents))]
-        await workflow.execute_activity(
-            "settle_winner",
-            SettleInput(
-                run_id=search.run_id,
-                task_id=search.task_id,
-                stop_reason=_in_words(search.agents, stop_reasons),
-                last_stage=search.last_stage,
-            ),
-            task_queue=queues.device_queue(search.device_id),
-            start_to_close_timeout=timedelta(minutes=30),
-            heartbeat_timeout=HEARTBEAT_TIMEOUT,
-            retry_policy=RETRY,
+        self._spent_s = so_far.spent_s
+        self._stop_reasons = list(so_far.stop_reasons)
+        self._round_number = so_far.round_number
+        for number in range(len(self._stop_reasons), len(search.agents)):
+            self._stop_reasons.append(await self._search_with(number, search))
+            self._round_number = 0
+        settle = SettleInput(
+            run_id=search.run_id,
+            task_id=search.task_id,
+            stop_reason=_in_words(search.agents, self._stop_reasons),
+            last_stage=search.last_stage,
         )
+        await perform("settle_winner", settle, queues.device_queue(search.device_id))
         if workflow.patched("report-best"):
             await self._report_best(search)
         return SearchOutcome(tried=self._tried)
 
     async def _report_best(self, search: SearchInput) -> None:
         """For readers alone: a search that has ended well loses nothing where there is no report."""
+        ask = ReportInput(run_id=search.run_id, task_id=search.task_id)
         try:
-            await workflow.execute_activity(
-                "report_best",
-                ReportInput(run_id=search.run_id, task_id=search.task_id),
-                task_queue=queues.BUILD,
-                schedule_to_close_timeout=timedelta(minutes=15),
-                start_to_close_timeout=timedelta(minutes=5),
-                heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                retry_policy=RETRY,
-            )
+            await perform("report_best", ask, queues.BUILD, within=timedelta(minutes=15))
         except ActivityError as error:
             if is_cancelled_exception(error):
                 raise
@@ -72,53 +64,41 @@ class KernelSearch:
         """Why the agent of this number stopped."""
         seconds = search.seconds * (number + 1) / len(search.agents)
         attempts = search.attempts * (number + 1) // len(search.agents)
-        round_number = 0
         while True:
             seconds_left, attempts_left = seconds - self._spent_s, attempts - self._tried
             if seconds_left <= 0 or attempts_left <= 0:
                 return "budget: " + ("time is spent" if seconds_left <= 0 else f"{attempts} attempts made")
-            generation: Generation = await workflow.execute_activity(
-                "propose",
-                ProposeInput(
-                    run_id=search.run_id,
-                    task_id=search.task_id,
-                    agent=search.agents[number],
-                    round_number=round_number,
-                    models=search.models,
-                    seconds_left=seconds_left,
-                    attempts_left=attempts_left,
-                    recalls_past=search.recalls_past,
-                ),
-                result_type=Generation,
-                task_queue=queues.AUTHOR,
-                start_to_close_timeout=PROPOSE_TIMEOUT,
-                heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                retry_policy=RETRY,
+            ask = ProposeInput(
+                run_id=search.run_id,
+                task_id=search.task_id,
+                agent=search.agents[number],
+                round_number=self._round_number,
+                models=search.models,
+                seconds_left=seconds_left,
+                attempts_left=attempts_left,
+                recalls_past=search.recalls_past,
             )
+            generation = await perform("propose", ask, queues.AUTHOR, Generation)
             self._spent_s += generation.wall_s
             if generation.stop_reason is not None:
                 return generation.stop_reason
-            build_s: float = await workflow.execute_activity(
-                "build_generation",
-                generation,
-                result_type=float,
-                task_queue=queues.BUILD,
-                start_to_close_timeout=timedelta(minutes=10),
-                heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                retry_policy=RETRY,
-            )
-            outcome: GenerationOutcome = await workflow.execute_activity(
-                "evaluate_generation",
-                generation,
-                result_type=GenerationOutcome,
-                task_queue=queues.device_queue(search.device_id),
-                start_to_close_timeout=timedelta(minutes=10),
-                heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                retry_policy=RETRY,
-            )
+            build_s = await perform("build_generation", generation, queues.BUILD, float)
+            device = queues.device_queue(search.device_id)
+            outcome = await perform("evaluate_generation", generation, device, GenerationOutcome)
             self._tried = outcome.tried
             self._spent_s += build_s + outcome.wall_s
-            round_number += 1
+            self._round_number += 1
+            # Asked about the patch only where it matters: short searches carry no mark of it.
+            if workflow.info().is_continue_as_new_suggested() and workflow.patched("continue-search"):
+                workflow.continue_as_new(search.model_copy(update={"so_far": self._so_far()}))
+
+    def _so_far(self) -> SearchSoFar:
+        return SearchSoFar(
+            tried=self._tried,
+            spent_s=self._spent_s,
+            stop_reasons=tuple(self._stop_reasons),
+            round_number=self._round_number,
+        )
 
 
 def _in_words(agents: tuple[str, ...], stop_reasons: list[str]) -> str:

@@ -1,11 +1,9 @@
 """ModelExam: a search for each task of an exam, one after the other, as a run of its own with its report."""
 
-from datetime import timedelta
-
 from temporalio import workflow
 
 from workflows import queues
-from workflows.retries import RETRY
+from workflows.perform import perform
 
 with workflow.unsafe.imports_passed_through():
     from workflows.kernel_search import KernelSearch
@@ -23,10 +21,4 @@ class ModelExam:
                 id=f"{exam.run_id}/search/{search.task_id[:16]}",
                 task_queue=queues.CONTROL,
             )
-        await workflow.execute_activity(
-            "conclude_exam",
-            exam,
-            task_queue=queues.CONTROL,
-            start_to_close_timeout=timedelta(minutes=5),
-            retry_policy=RETRY,
-        )
+        await perform("conclude_exam", exam, queues.CONTROL)

@@ -12,6 +12,17 @@ class RunInput(Record):
     device_id: str
 
 
+class SearchSoFar(Record):
+    """What a search that goes on in a new history has done in those before."""
+
+    tried: int = Field(ge=0, default=0)
+    spent_s: float = Field(ge=0, default=0.0)
+    stop_reasons: tuple[str, ...] = ()
+    """Of the agents that have stopped."""
+    round_number: int = Field(ge=0, default=0)
+    """Of the agent whose turn it is."""
+
+
 class SearchInput(Record):
     run_id: str
     device_id: str
@@ -25,6 +36,7 @@ class SearchInput(Record):
     """False: agents are told nothing of earlier searches."""
     last_stage: MeasurementStage = MeasurementStage.CONFIRM
     """SCREEN: nothing is raced, and nothing wins."""
+    so_far: SearchSoFar = SearchSoFar()
 
 
 class ExamInput(Record):

@@ -1,11 +1,9 @@
 """TuneTask: the search for one task of the ledger, as a run of its own with its report."""
 
-from datetime import timedelta
-
 from temporalio import workflow
 
 from workflows import queues
-from workflows.retries import RETRY
+from workflows.perform import perform
 
 with workflow.unsafe.imports_passed_through():
     from workflows.kernel_search import KernelSearch
@@ -22,11 +20,5 @@ class TuneTask:
             id=f"{search.run_id}/search/{search.task_id[:16]}",
             task_queue=queues.CONTROL,
         )
-        await workflow.execute_activity(
-            "conclude_tune",
-            search,
-            task_queue=queues.CONTROL,
-            start_to_close_timeout=timedelta(minutes=5),
-            retry_policy=RETRY,
-        )
+        await perform("conclude_tune", search, queues.CONTROL)
         return outcome

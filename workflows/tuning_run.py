@@ -1,11 +1,9 @@
 """TuningRun: from a traffic trace to a gated serving build."""
 
-from datetime import timedelta
-
 from temporalio import workflow
 
 from workflows import queues
-from workflows.retries import HEARTBEAT_TIMEOUT, RETRY
+from workflows.perform import perform
 
 with workflow.unsafe.imports_passed_through():
     from workflows.kernel_search import KernelSearch
@@ -17,27 +15,10 @@ with workflow.unsafe.imports_passed_through():
 class TuningRun:
     @workflow.run
     async def run(self, run: RunInput) -> ShippedBuild:
-        for activity, queue in (
-            ("measure_device", queues.device_queue(run.device_id)),
-            ("replay_traffic", queues.CONTROL),
-        ):
-            await workflow.execute_activity(
-                activity,
-                run,
-                task_queue=queue,
-                start_to_close_timeout=timedelta(minutes=30),
-                heartbeat_timeout=HEARTBEAT_TIMEOUT,
-                retry_policy=RETRY,
-            )
-        plan: SearchPlan = await workflow.execute_activity(
-            "rank_hot_ops",
-            run,
-            result_type=SearchPlan,
-            task_queue=queues.device_queue(run.device_id),
-            start_to_close_timeout=timedelta(minutes=30),
-            heartbeat_timeout=HEARTBEAT_TIMEOUT,
-            retry_policy=RETRY,
-        )
+        device = queues.device_queue(run.device_id)
+        await perform("measure_device", run, device)
+        await perform("replay_traffic", run, queues.CONTROL)
+        plan = await perform("rank_hot_ops", run, device, SearchPlan)
         searched = 0
         for search in plan.searches:
             if searched == plan.limit:

@@ -268,8 +268,9 @@ class Ledger:
 
     # Attempts, measurements, ends of searches
 
-    def put_attempt(self, run_id: str, task_id: str, attempt: Attempt) -> None:
-        self.insert(
+    def put_attempt(self, run_id: str, task_id: str, attempt: Attempt) -> bool:
+        """False: it is there already."""
+        return self.insert(
             AttemptRow(
                 run_id=run_id,
                 task_id=task_id,
@@ -284,8 +285,9 @@ class Ledger:
         statement = select(AttemptRow).where(AttemptRow.run_id == run_id, AttemptRow.task_id == task_id)
         return self._all(Attempt, statement.order_by(AttemptRow.sequence))
 
-    def put_measurement(self, run_id: str, task_id: str, candidate_id: str, measurement: Measurement) -> None:
-        self.insert(
+    def put_measurement(self, run_id: str, task_id: str, candidate_id: str, measurement: Measurement) -> Measurement:
+        """The one that counts: an earlier of the same stage of the run, where there is one."""
+        is_first = self.insert(
             MeasurementRow(
                 run_id=run_id,
                 task_id=task_id,
@@ -295,6 +297,8 @@ class Ledger:
                 record=_json(measurement),
             )
         )
+        known = None if is_first else self.measurement(run_id, task_id, candidate_id, measurement.stage)
+        return measurement if known is None else known
 
     def measurement(self, run_id: str, task_id: str, candidate_id: str, stage: MeasurementStage) -> Measurement | None:
         statement = select(MeasurementRow).where(
@@ -338,7 +342,12 @@ class Ledger:
         return self._maybe(BuildRecord, newest)
 
     def put_approval(self, build_id: str, record: Record) -> None:
-        self.insert(ApprovalRow(build_id=build_id, record=_json(record)))
+        """Unless it is there already; a record tells its moment."""
+        with Session(self._engine) as session, session.begin():
+            commit_in_order(session, f"approvals of {build_id}")
+            known = session.scalars(select(ApprovalRow.record).where(ApprovalRow.build_id == build_id)).all()
+            if _json(record) not in known:
+                session.add(ApprovalRow(build_id=build_id, record=_json(record)))
 
     # How rows become records
 

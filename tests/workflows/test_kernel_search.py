@@ -15,9 +15,10 @@ from candidates.spending import ModelBudget
 from tests.workflows.kernel_search_before import KernelSearchBefore
 from tests.workflows.paid_search import open_namespace
 from workflows import queues
+from workflows.activities.failures import FailuresByCause
 from workflows.kernel_search import KernelSearch
 from workflows.payloads import Generation, ProposeInput, ReportInput, SearchInput, SearchOutcome, SettleInput
-from workflows.retries import RETRY
+from workflows.retries import BUG_TRIES
 
 SEARCH = SearchInput(
     run_id="run1",
@@ -66,6 +67,7 @@ async def search_with(address, workflow, others):
                 workflows=[workflow] if name == queues.CONTROL else [],
                 activities=all_of_them,
                 activity_executor=ThreadPoolExecutor(2),
+                interceptors=[FailuresByCause()],
             )
             await stack.enter_async_context(worker)
         handle = await client.start_workflow(
@@ -86,7 +88,7 @@ def test_searches_in_flight_replay(server_address, workflow):
 
 
 @pytest.mark.parametrize(
-    ("fault", "tries"), [(CompilerUnavailable("no g++"), 1), (RuntimeError("a full disk"), RETRY.maximum_attempts)]
+    ("fault", "tries"), [(CompilerUnavailable("no g++"), 1), (RuntimeError("a full disk"), BUG_TRIES)]
 )
 def test_a_report_that_fails_takes_nothing_from_the_search(server_address, fault, tries):
     others = Others(fault)

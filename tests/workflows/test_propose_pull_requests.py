@@ -20,6 +20,7 @@ from tests.forge_server.server import NAME, TOKEN, github_server
 from tests.workflows.paid_search import open_namespace
 from tests.workflows.ship_winner_before import ShipWinnerBefore
 from workflows import queues
+from workflows.activities.failures import FailuresByCause
 from workflows.payloads import ShipInput, ShippedBuild
 from workflows.ship_winner import ShipWinner
 
@@ -62,6 +63,7 @@ async def serving(client, queue, workflows, activities):
         workflows=workflows,
         activities=activities,
         activity_executor=ThreadPoolExecutor(2),
+        interceptors=[FailuresByCause()],
     )
     async with worker:
         yield

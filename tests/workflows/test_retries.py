@@ -1,5 +1,21 @@
-"""Which failures of an activity are not tried again: Temporal compares names, so each must be that of a class."""
+"""Which failures of an activity are tried again, and how often.
 
+Temporal compares names, so each must be that of a class.
+"""
+
+import asyncio
+import dataclasses
+import errno
+import importlib
+import pkgutil
+
+import pytest
+from sqlalchemy.exc import OperationalError
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput
+
+import workflows.activities
 from candidates.builder import CompilerUnavailable
 from candidates.forge import ForgeRefused
 from candidates.judge.sanitizers import SanitizersUnavailable
@@ -11,17 +27,24 @@ from candidates.serving_build.runtime import BuildRefused
 from candidates.serving_build.signing import SigningKeyFault
 from compiler_agent.models.completion import ModelRejectedRequest
 from compiler_agent.outcome import UserFault
-from kernel_sandbox.sandbox import SandboxUnavailable
+from kernel_sandbox.sandbox import SandboxError, SandboxUnavailable
 from traces.requests import TraceError
 from traces.served_model import ModelError
+from workflows.activities.failures import FailuresByCause
 from workflows.activities.survey import DeviceError
-from workflows.retries import RETRY, USER_FAULTS
+from workflows.retries import BUG_TRIES, LONGEST, MACHINERY_TRIES, RETRY, USER_FAULTS, tries_of
 
 CLASSES = (
     *(TraceError, ModelError, SandboxUnavailable, CompilerUnavailable, SanitizersUnavailable, LedgerError),
     *(DeviceError, UserFault, ModelRejectedRequest, SigningKeyFault, ForgeRefused),
     *(BuildRefused, BuildNotFound, CountersUnreadable, DoesNotFit),
 )
+
+
+class AnotherTraceError(TraceError):
+    """As somebody may write one tomorrow."""
+
+    __module__ = "tests"
 
 
 def test_user_faults_are_classes_of_ours():
@@ -33,3 +56,93 @@ def test_what_is_a_kind_of_a_user_fault_is_one_too():
     kinds = [kind for each in CLASSES for kind in each.__subclasses__() if not kind.__module__.startswith("tests")]
     assert CompilerUnavailable in kinds
     assert {kind.__name__ for kind in kinds} <= set(USER_FAULTS)
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"),
+    [
+        (CompilerUnavailable("no g++"), 1),
+        (AnotherTraceError("unreadable"), 1),
+        (OperationalError("SELECT 1", {}, Exception("the server closed the connection")), MACHINERY_TRIES),
+        (SandboxError("somebody killed it"), MACHINERY_TRIES),
+        (ConnectionRefusedError("nobody listens"), MACHINERY_TRIES),
+        (OSError(errno.ENOSPC, "No space left on device"), MACHINERY_TRIES),
+        (OSError(errno.EROFS, "Read-only file system"), MACHINERY_TRIES),
+        (ApplicationError("the database is away", type="OperationalError"), MACHINERY_TRIES),
+        (FileNotFoundError(errno.ENOENT, "No such file"), BUG_TRIES),
+        (KeyError("an oversight"), BUG_TRIES),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_a_failure_has_the_tries_of_its_cause(error, tries):
+    assert tries_of(error) == tries
+    assert not given_up(error, tries - 1)
+    assert given_up(error, tries)
+
+
+def test_half_an_hour_away_is_survived():
+    waits_s, wait_s = 0.0, RETRY.initial_interval.total_seconds()
+    for _ in range(RETRY.maximum_attempts - 1):
+        waits_s += wait_s
+        wait_s = min(wait_s * RETRY.backoff_coefficient, RETRY.maximum_interval.total_seconds())
+    assert 1800 <= waits_s < 1900
+
+
+def test_what_a_user_must_mend_keeps_its_name_and_its_words():
+    failure = failure_of(AnotherTraceError("row 3 is cut"), 1)
+    assert (failure.type, failure.message, failure.non_retryable) == ("TraceError", "row 3 is cut", True)
+    failure = failure_of(KeyError("an oversight"), BUG_TRIES)
+    assert failure.message.endswith(f"(the last of {BUG_TRIES} tries)")
+
+
+def test_every_activity_has_a_longest_time_and_beats():
+    modules = (module.name for module in pkgutil.iter_modules(workflows.activities.__path__))
+    classes = (
+        each
+        for name in modules
+        for each in vars(importlib.import_module(f"workflows.activities.{name}")).values()
+        if isinstance(each, type)
+    )
+    names = {name for each in classes for name, work in vars(each).items() if hasattr(work, _ACTIVITY)}
+    assert names == set(LONGEST)
+    beats = []
+    environment = ActivityEnvironment()
+    environment.on_heartbeat = lambda *_: beats.append(_)
+    served_by(environment, lambda: None)
+    assert beats
+
+
+_ACTIVITY = "__temporal_activity_definition"
+
+
+def failure_of(error, attempt):
+    """What an activity that raises it in this try ends with."""
+    environment = ActivityEnvironment()
+    environment.info = dataclasses.replace(environment.info, attempt=attempt)
+
+    def fail():
+        raise error
+
+    with pytest.raises(Exception) as failure:  # noqa: PT011 -- which one is the question
+        served_by(environment, fail)
+    return failure.value
+
+
+def given_up(error, attempt):
+    failure = failure_of(error, attempt)
+    return isinstance(failure, ApplicationError) and failure.non_retryable
+
+
+def served_by(environment, work):
+    """As a worker calls an activity, below the interceptor."""
+
+    class Innermost(ActivityInboundInterceptor):
+        def __init__(self):
+            pass
+
+        async def execute_activity(self, given):
+            return given.fn(*given.args)
+
+    intercepted = FailuresByCause().intercept_activity(Innermost())
+    asked = ExecuteActivityInput(fn=work, args=(), executor=None, headers={})
+    return asyncio.run(environment.run(intercepted.execute_activity, asked))

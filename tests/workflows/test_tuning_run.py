@@ -13,6 +13,7 @@ from temporalio.worker import Worker
 from candidates.spending import ModelBudget
 from compiler_agent.worker import connect
 from workflows import queues
+from workflows.activities.failures import FailuresByCause
 from workflows.kernel_search import KernelSearch
 from workflows.payloads import (
     Generation,
@@ -26,7 +27,7 @@ from workflows.payloads import (
     ShipInput,
     ShippedBuild,
 )
-from workflows.retries import RETRY
+from workflows.retries import BUG_TRIES
 from workflows.ship_winner import ShipWinner
 from workflows.tuning_run import TuningRun
 
@@ -144,6 +145,7 @@ class RecordedActivities:
                 workflows=[TuningRun, KernelSearch, ShipWinner] if name == queues.CONTROL else [],
                 activities=everything,
                 activity_executor=ThreadPoolExecutor(2),
+                interceptors=[FailuresByCause()],
             )
             for name in names
         ]
@@ -237,7 +239,7 @@ def test_machinery_that_keeps_failing_is_not_tried_for_ever(server_address, reco
     recorded.failures_left["evaluate_generation"] = 1000
     with pytest.raises(WorkflowFailureError):
         asyncio.run(_run(server_address, recorded))
-    assert sum(call == ("evaluate_generation", "t1") for call in recorded.calls) == RETRY.maximum_attempts
+    assert sum(call == ("evaluate_generation", "t1") for call in recorded.calls) == BUG_TRIES
 
 
 @pytest.mark.parametrize("kind", ["TraceError", "UserFault", "ModelRejectedRequest"])

@@ -23,7 +23,6 @@ from candidates.serving_build.live import is_same_place, read_live
 from candidates.serving_build.manifest import KernelEntry
 from candidates.task import KernelTask
 from candidates.verdict import Rejected
-from workflows.activities.heartbeat import beating
 from workflows.activities.search import CONFIRM_S
 from workflows.payloads import ShipInput
 
@@ -58,17 +57,16 @@ class LiveActivities:
         tasks = [self._ledger.task(task_id) for task_id in ranking.sites]
         checks = []
         flaws = Flaws(self._ledger)
-        with beating():
-            for entry in build.manifest.kernels:
-                old = task_of(build, entry)
-                task = next((task for task in tasks if is_same_place(task, old)), None)
-                outcome, reason = self._check(ship.run_id, build, entry, task, flaws.of(entry.id))
-                task_id = None if task is None else task.id
-                check = LiveCheck(candidate_id=entry.id, op=entry.op, task_id=task_id, outcome=outcome, reason=reason)
-                checks.append(check)
-                if not check.stays:
-                    message = f"{entry.op}: the live kernel leaves the next build: {reason}"
-                    self._ledger.add_progress(ship.run_id, Progress(stage=Stage.BUILD, op=entry.op, message=message))
+        for entry in build.manifest.kernels:
+            old = task_of(build, entry)
+            task = next((task for task in tasks if is_same_place(task, old)), None)
+            outcome, reason = self._check(ship.run_id, build, entry, task, flaws.of(entry.id))
+            task_id = None if task is None else task.id
+            check = LiveCheck(candidate_id=entry.id, op=entry.op, task_id=task_id, outcome=outcome, reason=reason)
+            checks.append(check)
+            if not check.stays:
+                message = f"{entry.op}: the live kernel leaves the next build: {reason}"
+                self._ledger.add_progress(ship.run_id, Progress(stage=Stage.BUILD, op=entry.op, message=message))
         self._ledger.put_stage(ship.run_id, LIVE_CHECKS, LiveChecks(build_id=build.id, kernels=tuple(checks)))
 
     def _check(

@@ -11,7 +11,6 @@ from candidates.ledger.ledger import Ledger
 from candidates.pull_requests.desk import PullRequestDesk
 from candidates.pull_requests.publish import OutcomeKind
 from candidates.run import Progress, Stage
-from workflows.activities.heartbeat import beating
 from workflows.payloads import ShipInput
 from workflows.retries import USER_FAULTS
 
@@ -33,9 +32,8 @@ class PullRequestActivities:
             desk = self._open_desk()
             if desk is None:
                 return
-            with beating():
-                report = desk.sync()
-                outcomes = (*report.outcomes, *desk.open(ship.run_id))
+            report = desk.sync()
+            outcomes = (*report.outcomes, *desk.open(ship.run_id))
         except ForgeBusy as busy:
             self._tell(ship.run_id, f"pull requests wait: {busy}")
             delay = timedelta(seconds=min(busy.retry_after_s, _LONGEST_WAIT_S))

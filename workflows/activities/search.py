@@ -1,7 +1,7 @@
 """Activities of a search: propose, build, judge and screen, then settle the winner."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from temporalio import activity
@@ -24,12 +24,11 @@ from candidates.ledger.reports import RecordedReports
 from candidates.measurement import Decision, Measurement
 from candidates.measurement import Stage as MeasurementStage
 from candidates.memory import lessons
-from candidates.promotion import decide_promotion
+from candidates.promotion import PromotionDecision, decide_promotion
 from candidates.run import Progress, SearchEnd, Stage
 from candidates.spending import op_account, run_account
 from candidates.task import KernelTask
 from candidates.verdict import Evidence, Reason, Rejected, is_native
-from workflows.activities.heartbeat import beating
 from workflows.payloads import Generation, GenerationOutcome, ProposeInput, ReportInput, SettleInput
 
 FINALISTS = 2
@@ -66,8 +65,7 @@ class AuthorActivities:
         if ask.round_number == 0:
             message = f"{ask.agent} writes its first kernels"
             self._ledger.add_progress(ask.run_id, Progress(stage=Stage.SEARCH, op=task.op, message=message))
-        with beating():
-            reply = self._agents(ask.agent).propose(task, attempts, budget)
+        reply = self._agents(ask.agent).propose(task, attempts, budget)
         proposals = () if isinstance(reply, Stop) else reply.proposals[: ask.attempts_left]
         if any(proposal.model is not None for proposal in proposals):
             spent = self._model_calls.balance(run_account(ask.run_id)).used
@@ -103,7 +101,7 @@ class BuildActivities:
         started = time.monotonic()
         task = self._ledger.task(generation.task_id)
         proposals = _proposals(self._blobs, generation)
-        with beating(), ThreadPoolExecutor(self._parallel) as pool:
+        with ThreadPoolExecutor(self._parallel) as pool:
             failures = pool.map(lambda proposal: self._build(task, proposal.candidate), proposals)
             # In the order of the proposals, whichever build ends first: what an agent is told must not vary.
             for proposal, failure in zip(proposals, failures, strict=True):
@@ -119,8 +117,7 @@ class BuildActivities:
         recorded = RecordedReports(self._ledger)
         if best is None or recorded.of(ask.task_id, best) is not None:
             return
-        with beating():
-            made = self._reports.report(self._ledger.task(ask.task_id), self._ledger.candidate(best))
+        made = self._reports.report(self._ledger.task(ask.task_id), self._ledger.candidate(best))
         recorded.put(ask.task_id, best, made)
 
     def _build(self, task: KernelTask, candidate: Candidate) -> Rejected | None:
@@ -158,20 +155,23 @@ class DeviceSearchActivities:
     def evaluate_generation(self, generation: Generation) -> GenerationOutcome:
         """Judges and screens what has no verdict yet in this run."""
         started = time.monotonic()
-        task = self._ledger.task(generation.task_id)
-        done = {attempt.proposal.candidate.id for attempt in self._ledger.attempts(generation.run_id, task.id)}
-        with beating():
-            for proposal in _proposals(self._blobs, generation):
-                if proposal.candidate.id not in done:
-                    attempt = self._evaluate(task, proposal)
-                    counted = self._count_fastest(generation.run_id, task, attempt)
-                    if isinstance(counted, WorkloadCounters):
-                        attempt = attempt.model_copy(update={"counters": counted})
-                    self._ledger.put_attempt(generation.run_id, task.id, attempt)
-                    self._report(generation.run_id, task, attempt, counted)
-        return GenerationOutcome(
-            tried=len(self._ledger.attempts(generation.run_id, task.id)), wall_s=time.monotonic() - started
-        )
+        task, flaws = self._ledger.task(generation.task_id), Flaws(self._ledger)
+        # Read once: a search's attempts are megabytes. Nobody else adds to them but a try of this activity that was
+        # given up and has not noticed yet, of the same proposals.
+        attempts = list(self._ledger.attempts(generation.run_id, task.id))
+        done = {attempt.proposal.candidate.id for attempt in attempts}
+        for proposal in _proposals(self._blobs, generation):
+            if proposal.candidate.id in done:
+                continue
+            attempt = self._evaluate(task, proposal, flaws)
+            counted = self._count_fastest(task, attempt, attempts)
+            if isinstance(counted, WorkloadCounters):
+                attempt = attempt.model_copy(update={"counters": counted})
+            is_first = self._ledger.put_attempt(generation.run_id, task.id, attempt)
+            attempts.append(attempt)
+            if is_first:
+                self._report(generation.run_id, task, attempts, counted)
+        return GenerationOutcome(tried=len(attempts), wall_s=time.monotonic() - started)
 
     @activity.defn
     def settle_winner(self, settle: SettleInput) -> None:
@@ -180,8 +180,7 @@ class DeviceSearchActivities:
             return
         task = self._ledger.task(settle.task_id)
         attempts = self._ledger.attempts(settle.run_id, task.id)
-        with beating():
-            end = self._settle(settle, task, attempts)
+        end = self._settle(settle, task, attempts)
         Cards(self._ledger).put(lessons(task, attempts))
         self._ledger.put_search_end(settle.run_id, end)
         self._ledger.add_progress(
@@ -195,8 +194,8 @@ class DeviceSearchActivities:
             ),
         )
 
-    def _evaluate(self, task: KernelTask, proposal: Proposal) -> Attempt:
-        if (flaw := Flaws(self._ledger).of(proposal.candidate.id)) is not None:
+    def _evaluate(self, task: KernelTask, proposal: Proposal, flaws: Flaws) -> Attempt:
+        if (flaw := flaws.of(proposal.candidate.id)) is not None:
             evidence = Evidence(message=flaw)
             taken_back = Rejected(reason=Reason.RETRACTED, workload=None, evidence=evidence, seed=0)
             return Attempt(proposal=proposal, verdict=taken_back)
@@ -209,11 +208,13 @@ class DeviceSearchActivities:
             return Attempt(proposal=proposal, verdict=screened)
         return Attempt(proposal=proposal, verdict=verdict, measurement=screened)
 
-    def _count_fastest(self, run_id: str, task: KernelTask, attempt: Attempt) -> WorkloadCounters | NotCounted | None:
+    def _count_fastest(
+        self, task: KernelTask, attempt: Attempt, earlier: Sequence[Attempt]
+    ) -> WorkloadCounters | NotCounted | None:
         """Half a minute: for what is worth going on from."""
         if attempt.speedup is None:
             return None
-        fastest = fastest_first(self._ledger.attempts(run_id, task.id))
+        fastest = fastest_first(earlier)
         if fastest and attempt.speedup <= (fastest[0].speedup or 0.0):
             return None
         candidate = attempt.proposal.candidate
@@ -233,8 +234,18 @@ class DeviceSearchActivities:
                 }
             )
 
+        def decided(promotion: PromotionDecision) -> SearchEnd:
+            if promotion.is_promoted:
+                return ended("won", promotion.candidate_id, settle.stop_reason)
+            failed = ", ".join(gate.name for gate in promotion.gates if not gate.passed)
+            return ended("undecided", promotion.candidate_id, f"not passed: {failed}")
+
         if not attempts:
             return ended("no_program", None, settle.stop_reason)
+        # Killed before the end was recorded: another race could have another winner, and a task would have two.
+        for promotion in self._ledger.promotions(settle.run_id):
+            if promotion.task_id == task.id:
+                return decided(promotion)
         screened = fastest_first(attempts)
         waiting = [attempt for attempt in attempts if not isinstance(attempt.verdict, Rejected)]
         if not screened and waiting:
@@ -275,10 +286,7 @@ class DeviceSearchActivities:
             return ended("rejected", candidate_id, f"while its win was being confirmed: {_in_words(confirmed)}")
         promotion = decide_promotion(task.id, candidate_id, best.verdict, confirmed)
         self._ledger.put_promotion(settle.run_id, promotion)
-        if promotion.is_promoted:
-            return ended("won", candidate_id, settle.stop_reason)
-        failed = ", ".join(gate.name for gate in promotion.gates if not gate.passed)
-        return ended("undecided", candidate_id, f"not passed: {failed}")
+        return decided(promotion)
 
     def _measure(
         self, run_id: str, task: KernelTask, attempt: Attempt, stage: MeasurementStage
@@ -297,9 +305,9 @@ class DeviceSearchActivities:
             measured = benchmark.race(task, candidate, artifact, live=live, most_s=RACE_S)
         else:
             measured = benchmark.confirm(task, candidate, artifact, live=live, most_s=CONFIRM_S)
-        if isinstance(measured, Measurement):
-            self._ledger.put_measurement(run_id, task.id, candidate.id, measured)
-        return measured
+        if isinstance(measured, Rejected):
+            return measured
+        return self._ledger.put_measurement(run_id, task.id, candidate.id, measured)
 
     def _artifact(self, task: KernelTask, candidate_id: str) -> bytes:
         blob = self._ledger.artifact(task.id, candidate_id)
@@ -308,9 +316,10 @@ class DeviceSearchActivities:
         return self._blobs.get(blob)
 
     def _report(
-        self, run_id: str, task: KernelTask, attempt: Attempt, counted: WorkloadCounters | NotCounted | None
+        self, run_id: str, task: KernelTask, attempts: Sequence[Attempt], counted: WorkloadCounters | NotCounted | None
     ) -> None:
-        attempts = self._ledger.attempts(run_id, task.id)
+        """Of the last of them."""
+        attempt = attempts[-1]
         best = next((each.speedup for each in fastest_first(attempts)), None)
         if isinstance(attempt.verdict, Rejected):
             message = f"rejected: {attempt.verdict.reason.value}"

@@ -39,7 +39,6 @@ from candidates.serving_build.manifest import ranges_of_wins
 from candidates.serving_build.served_process import ModelFiles, ServedProcessEnded
 from kernel_sandbox.sandbox import Sandbox
 from traces.served_model import open_model
-from workflows.activities.heartbeat import beating
 from workflows.payloads import ShipInput, ShippedBuild
 
 T = TypeVar("T")
@@ -197,9 +196,8 @@ class DeviceShipActivities:
         self._tell(ship.run_id, "the model with and without the build")
         live = BuildStore(self._home).current()
         try:
-            with beating():
-                current = self._build_to_beat(ship.run_id, request.model, Path(build.path))
-                figures = self._measure(request, ranking, replay, Path(build.path), current)
+            current = self._build_to_beat(ship.run_id, request.model, Path(build.path))
+            figures = self._measure(request, ranking, replay, Path(build.path), current)
         except ServedProcessEnded as ended:
             if ended.name != PathName.BUILD:
                 raise

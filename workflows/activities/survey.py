@@ -22,7 +22,6 @@ from candidates.task import KernelTask
 from traces.formats.read import read_trace
 from traces.requests import TraceError
 from traces.served_model import open_model
-from workflows.activities.heartbeat import beating
 from workflows.payloads import RunInput, SearchInput, SearchPlan
 
 
@@ -41,8 +40,7 @@ class TrafficActivities:
         if self._ledger.stage(run.run_id, Stage.REPLAY, ReplayRecord) is not None:
             return
         request = self._ledger.run_request(run.run_id)
-        with beating():
-            record = self._replay(run, request)
+        record = self._replay(run, request)
         self._ledger.put_stage(run.run_id, Stage.REPLAY, record)
         report = record.report
         tpot = f", TPOT p50 {report.tpot_s.p50 * 1e3:.0f} ms" if report.tpot_s is not None else ""
@@ -87,15 +85,14 @@ class SurveyActivities:
         if device.id != run.device_id:
             raise DeviceError(f"{run.run_id} was begun on {run.device_id}, this is {device.id}: begin a new run")
         request = self._ledger.run_request(run.run_id)
-        with beating():
-            ceilings = self._ceilings(run, threads=1)
-            model = open_model(request.model, self._home)
-            if self._ledger.device_model(device.id, model.digest) is None:
-                self._tell(run, Stage.DEVICE, f"timing {model.name} on {device.model}")
-                module = model.load()
-                with exclusive_slot(), use_threads(1):
-                    calibrated = calibrate(model.shape, module, ceilings)
-                self._ledger.put_device_model(device.id, model.digest, calibrated)
+        ceilings = self._ceilings(run, threads=1)
+        model = open_model(request.model, self._home)
+        if self._ledger.device_model(device.id, model.digest) is None:
+            self._tell(run, Stage.DEVICE, f"timing {model.name} on {device.model}")
+            module = model.load()
+            with exclusive_slot(), use_threads(1):
+                calibrated = calibrate(model.shape, module, ceilings)
+            self._ledger.put_device_model(device.id, model.digest, calibrated)
         memory_rate = ceilings.read[-1].bytes_per_s
         self._tell(
             run,
@@ -109,10 +106,9 @@ class SurveyActivities:
         request = self._ledger.run_request(run.run_id)
         ranking = self._ledger.stage(run.run_id, Stage.RANKING, Ranking)
         if ranking is None:
-            with beating():
-                ranking = self._rank(run, request)
+            ranking = self._rank(run, request)
             self._ledger.put_stage(run.run_id, Stage.RANKING, ranking)
-        return _plan(run, request, ranking)
+        return plan_searches(run, request, ranking)
 
     def _rank(self, run: RunInput, request: RunRequest) -> Ranking:
         replay = self._ledger.stage(run.run_id, Stage.REPLAY, ReplayRecord)
@@ -155,7 +151,7 @@ class SurveyActivities:
         self._ledger.add_progress(run.run_id, Progress(stage=stage, message=message))
 
 
-def _plan(run: RunInput, request: RunRequest, ranking: Ranking) -> SearchPlan:
+def plan_searches(run: RunInput, request: RunRequest, ranking: Ranking) -> SearchPlan:
     return SearchPlan(
         searches=tuple(
             SearchInput(

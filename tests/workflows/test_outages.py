@@ -1,0 +1,85 @@
+"""What a run needs is away for a while: it waits, and ends as if nothing had been.
+
+A longer while is the same: what fails waits between tries (`retries`, a minute at most) for half an hour, and what
+waits for the workflow server for as long as that takes; `test_retries` counts the waits.
+"""
+
+import contextlib
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from candidates.ledger.ledger import Ledger
+from tests.workflows.chaos import picture_of
+from tests.workflows.null_runs import Run, undisturbed
+from tests.workflows.restarted import Service, open_folder
+
+AWAY_S = 12.0
+RUN = Run(seed=3, hot_ops=2, candidates_per_op=24)
+OPTIONS = ("--generation=4", "--measuring-s=0.02", "--source-bytes=1000")
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    return undisturbed(RUN, tmp_path_factory.mktemp("undisturbed"), OPTIONS)
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path):
+    """A file system of its own for what runs store; skips where none may be mounted."""
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", folder], check=True)
+
+
+@contextlib.contextmanager
+def full(disk: Path):
+    filler = disk / "filler"
+    with contextlib.suppress(OSError), filler.open("wb") as file:
+        while True:
+            file.write(bytes(1 << 16))
+            file.flush()
+    yield
+    filler.unlink()
+
+
+@contextlib.contextmanager
+def read_only(disk: Path):
+    subprocess.run(["mount", "-o", "remount,ro", disk], check=True)
+    yield
+    subprocess.run(["mount", "-o", "remount,rw", disk], check=True)
+
+
+def outages(service, disk):
+    return {
+        "Temporal": service.programs["temporal"].away,
+        "PostgreSQL": service.programs["postgresql"].away,
+        "disk full": lambda: full(disk),
+        "read-only store": lambda: read_only(disk),
+    }
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("outage", ["Temporal", "PostgreSQL", "disk full", "read-only store"])
+def test_a_run_goes_on_when_what_was_away_is_back(outage, expected):
+    with open_folder() as folder:
+        service = Service(folder, *OPTIONS)
+        with small_disk(service.settings.blobs) as disk, service.running():
+            ledger = Ledger(service.settings.ledger_url)
+            RUN.begin(service.address, ledger)
+            RUN.await_work(service.address, ledger, 10)
+            with outages(service, disk)[outage]():
+                time.sleep(AWAY_S)
+            before = None if outage == "PostgreSQL" else RUN.count_attempts(ledger)
+            assert before is None or before < RUN.attempts, "the run did not need it"
+            RUN.await_work(service.address, ledger, None)
+            found = picture_of(ledger)
+            ledger.engine.dispose()
+    assert found == expected

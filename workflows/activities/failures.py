@@ -1,0 +1,49 @@
+"""FailuresByCause: every activity beats while it works, and gives up as soon as what it failed by has had its tries."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError, CancelledError
+from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
+
+from workflows.activities.heartbeat import beating
+from workflows.retries import MACHINERY_TRIES, name_of, tries_of
+
+
+class FailuresByCause(Interceptor):
+    def intercept_activity(self, next: ActivityInboundInterceptor) -> ActivityInboundInterceptor:
+        return _ByCause(next)
+
+
+class _ByCause(ActivityInboundInterceptor):
+    async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        if not inspect.iscoroutinefunction(input.fn):
+            input.fn = _with_beats(input.fn)
+        try:
+            return await super().execute_activity(input)
+        except (CancelledError, asyncio.CancelledError):
+            raise
+        except Exception as error:
+            tries, begun = tries_of(error), activity.info().attempt
+            if begun < tries and not (isinstance(error, ApplicationError) and error.non_retryable):
+                if tries == MACHINERY_TRIES:
+                    activity.logger.warning(
+                        "%s: try %d of %d ended with %s: %s",
+                        activity.info().activity_type, begun, tries, name_of(error), error,
+                    )  # fmt: skip
+                raise
+            message = str(error) if begun == 1 else f"{error} (the last of {begun} tries)"
+            raise ApplicationError(message, type=name_of(error), non_retryable=True) from error
+
+
+def _with_beats(work: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(work)
+    def beat_and_work(*given: Any) -> Any:
+        with beating():
+            return work(*given)
+
+    return beat_and_work
