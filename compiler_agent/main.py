@@ -29,6 +29,8 @@ from compiler_agent.commands import (
     retract,
     run,
     sandbox,
+    schedule,
+    schedule_create,
     shadow_report,
     task,
     transcript,
@@ -72,6 +74,8 @@ app.add_typer(keys.app, name="keys")
 models.app.command("rank")(rank.rank)
 app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")
+schedule.app.command("create")(schedule_create.create)
+app.add_typer(schedule.app, name="schedule")
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
 app.command("gpu-check")(gpu_check.gpu_check)

@@ -3,10 +3,11 @@
 import functools
 import importlib.metadata
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from candidates.agent import KernelAgent
 from candidates.benchmark.baseline import BaselinePool
@@ -67,8 +68,10 @@ from kernel_sandbox.docker_image import ImageName, recorded_image
 from kernel_sandbox.docker_sandbox import DockerSandbox
 from kernel_sandbox.gpu_nodes import gpu_nodes
 from kernel_sandbox.sandbox import Sandbox
+from traces.sources.fsspec_source import FsspecSource
 from workflows import queues
 from workflows.activities.live import LiveActivities
+from workflows.activities.nightly import NightlyActivities
 from workflows.activities.pull_requests import PullRequestActivities
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
 from workflows.activities.ship import DeviceShipActivities, ShipActivities
@@ -315,7 +318,12 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     services.append(
                         QueueService(
                             queue=name,
-                            activities=[traffic.replay_traffic, tune.conclude_tune, tune.conclude_exam],
+                            activities=[
+                                traffic.replay_traffic,
+                                tune.conclude_tune,
+                                tune.conclude_exam,
+                                *_nightly_activities(settings, ledger),
+                            ],
                             parallel=2,
                         )
                     )
@@ -347,6 +355,11 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
         yield services
 
 
+def _nightly_activities(settings: Settings, ledger: Ledger) -> Sequence[Callable[..., Any]]:
+    nightly = NightlyActivities(ledger, settings.home, FsspecSource)
+    return nightly.collect_traffic, nightly.conclude_night
+
+
 def _search_activities(bench: Workbench) -> DeviceSearchActivities:
     return DeviceSearchActivities(
         bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark, bench.live, bench.count
@@ -366,6 +379,7 @@ def _gpu_service(bench: Workbench, settings: Settings) -> QueueService:
 
 
 def _device_service(bench: Workbench, settings: Settings, device: DeviceFingerprint) -> QueueService:
+    bench.ledger.put_device(device)  # schedules are made for devices that the ledger knows
     survey = SurveyActivities(bench.ledger, settings.home, settings.cache)
     search = _search_activities(bench)
     live = LiveActivities(bench.ledger, bench.blobs, settings.home, device, bench.judge, bench.benchmark)

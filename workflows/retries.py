@@ -5,6 +5,7 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 
 USER_FAULTS = (
+    "BadSourceUrl",
     "BuildNotFound",
     "BuildRefused",
     "CompilerUnavailable",

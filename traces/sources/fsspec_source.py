@@ -92,7 +92,9 @@ class FsspecSource:
 
 def _version(info: Mapping[str, Any]) -> FileVersion:
     """Each file system has words of its own for a file's time and tag."""
-    when = next((info[word] for word in ("mtime", "LastModified", "last_modified", "created", "updated") if word in info), None)
+    when = next(
+        (info[word] for word in ("mtime", "LastModified", "last_modified", "created", "updated") if word in info), None
+    )
     etag = next((str(info[word]) for word in ("ETag", "etag") if info.get(word)), None)
     return FileVersion(size_bytes=int(info["size"] or 0), modified_at=_moment(when), etag=etag)
 

@@ -3,8 +3,8 @@
 Files of a source are parts of one recording: they share a clock and the numbers of prefix blocks, so their rows become
 one trace. Replicas with clocks or numbers of their own need a source each.
 
-A last line without its end is left for another night, unless it is a whole JSON object already. An archive that ends too
-early is left as a whole: what it lacks may be there under another name, and be taken for new.
+A last line without its end is left for another night, unless it is a whole JSON object already. An archive that ends
+too early is left as a whole.
 """
 
 import contextlib
@@ -187,9 +187,7 @@ class _Finder:
             shutil.copyfileobj(rows, whole)
             end = whole.tell()
         before, first, last = digests
-        kept = KeptRows(
-            trace=part.path.name, begin_byte=begin, end_byte=end, before=before, first=first, last=last
-        )
+        kept = KeptRows(trace=part.path.name, begin_byte=begin, end_byte=end, before=before, first=first, last=last)
         self._seen.add(kept)
         part.files.append(len(self._files))
         arrivals = [request.arrival_s for request in requests]

@@ -29,6 +29,6 @@ class TrafficSource(Protocol):
         ...
 
     def read(self, name: str) -> Iterator[bytes]:
-        """The bytes of a listed file as stored, in pieces. Raises SourceUnavailable, also while it is read, and when the file has
-        gone since it was listed."""
+        """The bytes of a listed file as stored, in pieces. Raises SourceUnavailable, also while it is read, and when
+        the file has gone since it was listed."""
         ...
