@@ -3,6 +3,7 @@
 import asyncio
 import json
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,21 @@ def test_what_a_killed_worker_recorded_is_gone_on_with(home, ledger, log, schedu
     assert ledger.count_runs() == 1
     assert isinstance(Nights(ledger).find("n-1").outcome, NightRan)
     assert not left.parent.exists()
+
+
+def test_two_workers_that_collect_the_same_night_open_one_run(home, ledger, log, schedule):
+    """One was given up for dead and lives."""
+    log(5, 6)
+    ask = NightInput(night_id="n-1", began_at="2026-01-01T02:00:00Z", schedule=schedule)
+
+    def collect(_):
+        activities = NightlyActivities(ledger, home, FsspecSource)
+        return ActivityEnvironment().run(activities.collect_traffic, ask)
+
+    with ThreadPoolExecutor(4) as workers:
+        assert len(set(workers.map(collect, range(4)))) == 1
+    assert ledger.count_runs() == 1
+    assert len(list((home / "traffic").glob("*/serving.trace"))) == 1
 
 
 def test_nights_of_schedules_with_one_source_know_nothing_of_each_other(shift, ledger, log, schedule):

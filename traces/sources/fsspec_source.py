@@ -102,7 +102,7 @@ def _version(info: Mapping[str, Any]) -> FileVersion:
 def _moment(when: object) -> datetime | None:
     match when:
         case datetime():
-            return when if when.tzinfo else when.replace(tzinfo=UTC)
+            return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
         case int() | float():
             return datetime.fromtimestamp(when, UTC)
         case str():
