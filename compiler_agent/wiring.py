@@ -53,7 +53,9 @@ from candidates.task import KernelTask
 from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
+from compiler_agent.board_settings import read_board_settings
 from compiler_agent.device import known_ceilings
+from compiler_agent.digest_settings import read_digest_receiver
 from compiler_agent.forge_settings import ForgeName, ForgeSettings, read_token
 from compiler_agent.forges.github_address import API_URL, git_url, repository_name
 from compiler_agent.forges.local import LocalForge
@@ -70,6 +72,7 @@ from kernel_sandbox.gpu_nodes import gpu_nodes
 from kernel_sandbox.sandbox import Sandbox
 from traces.sources.fsspec_source import FsspecSource
 from workflows import queues
+from workflows.activities.digest import DigestActivities
 from workflows.activities.live import LiveActivities
 from workflows.activities.nightly import NightlyActivities
 from workflows.activities.pull_requests import PullRequestActivities
@@ -356,8 +359,17 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
 
 
 def _nightly_activities(settings: Settings, ledger: Ledger) -> Sequence[Callable[..., Any]]:
+    """Raises UserFault."""
     nightly = NightlyActivities(ledger, settings.home, FsspecSource)
-    return nightly.collect_traffic, nightly.conclude_night
+    board = read_board_settings(settings.home)
+    digest = DigestActivities(
+        ledger,
+        settings.home,
+        receiver=read_digest_receiver(),
+        page_of=lambda run_id: None if board.public_url is None else f"{board.public_url.geturl()}/runs/{run_id}",
+        usd_per_device_hour=board.usd_per_device_hour,
+    )
+    return nightly.collect_traffic, nightly.conclude_night, digest.write_digest, digest.send_digest
 
 
 def _search_activities(bench: Workbench) -> DeviceSearchActivities:

@@ -60,9 +60,26 @@ class NightlyRun:
             start_to_close_timeout=timedelta(minutes=5),
             retry_policy=RETRY,
         )
+        await self._tell(night.night_id)
         if failure is not None:
             raise ApplicationError(failure, non_retryable=True)
         return opened
+
+    async def _tell(self, night_id: str) -> None:
+        """A full disk or a receiver that is away takes nothing from a night that has ended well."""
+        for name in ("write_digest", "send_digest"):
+            try:
+                await workflow.execute_activity(
+                    name,
+                    night_id,
+                    task_queue=queues.CONTROL,
+                    start_to_close_timeout=timedelta(minutes=5),
+                    retry_policy=PATIENCE,
+                )
+            except ActivityError as error:
+                if is_cancelled_exception(error):
+                    raise
+                workflow.logger.warning("%s of %s: %s", name, night_id, error.cause)
 
 
 def _in_words(error: BaseException) -> str:

@@ -18,6 +18,7 @@ from tests.candidates.serving_build.nights import REPLAY
 from tests.workflows.paid_search import open_namespace
 from traces.sources.fsspec_source import FsspecSource
 from workflows import queues
+from workflows.activities.digest import DigestActivities, DigestReceiver
 from workflows.activities.nightly import NightlyActivities
 from workflows.nightly_run import NightlyRun
 from workflows.payloads import RunInput, SearchPlan, ShipInput, ShippedBuild
@@ -81,7 +82,10 @@ class NightShift:
     def __init__(self, address: str, home: Path, ledger: Ledger, device_id: str) -> None:
         self.namespace = f"nights-{uuid.uuid4().hex}"
         self.nightly = NightlyActivities(ledger, home, FsspecSource)
+        self.posted: list[str] = []
+        self.digest = DigestActivities(ledger, home, receiver=DigestReceiver(url="https://chat/key", post=self._post))
         self.quick = QuickRun(ledger)
+        self.post_fault: Exception | None = None
         self._address, self._device_id = address, device_id
         self._ready = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="night-shift")
@@ -99,12 +103,18 @@ class NightShift:
     async def client(self) -> Client:
         return await connect(self._address, self.namespace)
 
+    def _post(self, url: str, markdown: str) -> str:
+        if self.post_fault is not None:
+            raise self.post_fault
+        self.posted.append(markdown)
+        return "answered 200"
+
     async def _serve(self) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         client = await open_namespace(self._address, self.namespace)
         activities = [
             getattr(each, name)
-            for each in (self.nightly, self.quick)
+            for each in (self.nightly, self.digest, self.quick)
             for name, value in vars(type(each)).items()
             if hasattr(value, "__temporal_activity_definition")
         ]

@@ -168,6 +168,29 @@ def test_two_workers_that_collect_the_same_night_open_one_run(home, ledger, log,
     assert len(list((home / "traffic").glob("*/serving.trace"))) == 1
 
 
+def test_people_are_told_of_every_night(shift, home, ledger, log, schedule):
+    spend_night(shift, schedule, "n-1")
+    log(5, 6)
+    shift.quick.fault = type("DeviceError", (Exception,), {})("another device")
+    with pytest.raises(WorkflowFailureError):
+        spend_night(shift, schedule, "n-2")
+    shift.quick.fault = None
+    spend_night(shift, schedule, "n-3")
+    assert [text.splitlines()[0].split("UTC: ")[1] for text in shift.posted] == ["skipped", "failed", "nothing shipped"]
+    assert "no new requests" in shift.posted[0]
+    assert "another device" in shift.posted[1]
+    assert "no new requests" in shift.posted[1]  # the night before it
+    for name, text in zip(("n-1", "n-2", "n-3"), shift.posted, strict=True):
+        assert (home / "digests" / f"{name}.md").read_text() == f"{text}\n"
+
+
+def test_a_receiver_that_takes_nothing_takes_nothing_from_the_night(shift, home, ledger, log, schedule):
+    log(5, 6)
+    shift.post_fault = type("UserFault", (Exception,), {})("the address is wrong")
+    assert spend_night(shift, schedule, "n-1").run is not None
+    assert (home / "digests" / "n-1.md").exists()
+
+
 def test_nights_of_schedules_with_one_source_know_nothing_of_each_other(shift, ledger, log, schedule):
     log(5, 6)
     other = schedule.model_copy(update={"template": schedule.template.model_copy(update={"model": "other"})})
@@ -180,6 +203,7 @@ def test_nights_of_schedules_with_one_source_know_nothing_of_each_other(shift, l
 def test_nights_are_found_again_on_every_database(ledger_url, schedule):
     ledger = Ledger(ledger_url)
     nights = Nights(ledger)
+
     def night(name, outcome):
         return Night(id=name, schedule=schedule, began_at="2026-01-01T02:00:00Z", outcome=outcome)
 
