@@ -105,6 +105,7 @@ class _Finder:
     ) -> None:
         self._source, self._kept_in, self._incoming, self._format = source, kept_in, incoming, trace_format
         self._versions: Mapping[str, FileVersion] = {file.name: file.version for file in known}
+        self._rows_of = {file.sha256: file.rows_before + file.rows for file in known}
         self._seen = SeenRows((file.kept for file in known if file.kept is not None), self._read_kept)
         self._parts: dict[tuple[str, tuple[str, ...]], _Part] = {}
         self._files: list[SeenFile] = []
@@ -134,6 +135,9 @@ class _Finder:
     def _read(self, listed: SourceFile) -> None:
         snapshot = TraceSource(path=self._incoming / "file")
         sha256 = _copy(self._source.read(listed.name), snapshot.path)
+        if (rows := self._rows_of.get(sha256)) is not None:  # renamed: its rows need no look
+            self._files.append(_seen(listed, sha256, rows_before=rows, rows=0))
+            return
         trace_format = choose_format(snapshot, self._format)
         lines = _whole_lines(snapshot)
         header = tuple(line.text for line in itertools.islice(lines, trace_format.header_lines))
@@ -152,14 +156,7 @@ class _Finder:
                 if walk.rows == rows_before + 1:
                     first = walk.digest
                 file.write(f"{line.text}\n".encode())
-        seen = SeenFile(
-            name=listed.name,
-            version=listed.version,
-            sha256=sha256,
-            rows_before=rows_before,
-            rows=walk.rows - rows_before,
-            requests=0,
-        )
+        seen = _seen(listed, sha256, rows_before=rows_before, rows=walk.rows - rows_before)
         if seen.rows:
             seen = self._take(seen, trace_format, header, header_bytes, new, (before, first, walk.digest))
         self._files.append(seen)
@@ -200,6 +197,12 @@ class _Finder:
                 "kept": kept,
             }
         )
+
+
+def _seen(listed: SourceFile, sha256: str, *, rows_before: int, rows: int) -> SeenFile:
+    return SeenFile(
+        name=listed.name, version=listed.version, sha256=sha256, rows_before=rows_before, rows=rows, requests=0
+    )
 
 
 def _copy(pieces: Iterator[bytes], path: Path) -> str:
