@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from candidates.measurement import Interval
 from candidates.nightly import Night, NightFailed, NightRan, NightSkipped
+from candidates.printable import printable
 from candidates.promotion import EndToEnd
 from candidates.pull_requests.hostile_text import code, plain_word
 from candidates.run import OpDecision, OpReport, RunReport
@@ -45,10 +46,11 @@ def write_digest(facts: DigestFacts) -> str:
 
 def _summary(facts: DigestFacts) -> str:
     night, schedule = facts.night, facts.night.schedule
+    source = printable(schedule.source).replace("`", "'")  # not divided by blanks: people copy it
     lines = [
         f"# {plain_word(schedule.name)}, {night.began_at:%Y-%m-%d %H:%M} UTC: {_outcome(facts)}",
         "",
-        f"Model {code(schedule.template.model)} on {code(schedule.device)}, traffic of {code(schedule.source)}, night "
+        f"Model {code(schedule.template.model)} on {code(schedule.device)}, traffic of `{source}`, night "
         f"{code(night.id)}." + (f" Details: {facts.page}" if facts.page is not None else ""),
     ]
     if facts.failure is not None:
@@ -120,7 +122,7 @@ def _ops(report: RunReport) -> str:
 def _op_row(op: OpReport) -> str:
     speedup = "" if op.speedup_over_best is None else f"{op.speedup_over_best:.2f}x"
     interval = "" if op.interval is None else _interval(op.interval)
-    why = "" if op.decision is OpDecision.SHIPPED or not op.reason else code(op.reason)
+    why = "" if op.decision is OpDecision.SHIPPED or not op.reason else code(op.reason, most=200)
     return (
         f"| {code(op.op)} | {op.share_of_time:.1%} | {speedup} | {interval} "
         f"| {op.decision.value.replace('_', ' ')} | {why} |"

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from temporalio.client import WorkflowFailureError
+from temporalio.contrib.pydantic import pydantic_data_converter
 from temporalio.testing import ActivityEnvironment
+from temporalio.worker import Replayer
 
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.nights import Nights
@@ -100,6 +102,18 @@ def test_a_night_is_one_run_on_the_new_requests_with_a_record_of_them(shift, led
     request = night.outcome.request
     assert isinstance(request, NightlyRequest)
     assert (request.hot_ops, request.model, request.night_id) == (3, "tiny", "n-2")
+
+
+def test_nights_in_flight_replay(shift, log, schedule):
+    log(5, 6)
+    spend_night(shift, schedule, "n-1")
+
+    async def replay():
+        client = await shift.client()
+        history = await client.get_workflow_handle("n-1").fetch_history()
+        await Replayer(workflows=[NightlyRun], data_converter=pydantic_data_converter).replay_workflow(history)
+
+    asyncio.run(replay())
 
 
 def test_too_few_new_requests_skip_a_night_and_count_with_the_next(shift, ledger, log, schedule):

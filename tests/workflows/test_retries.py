@@ -14,13 +14,14 @@ from compiler_agent.outcome import UserFault
 from kernel_sandbox.sandbox import SandboxUnavailable
 from traces.requests import TraceError
 from traces.served_model import ModelError
+from traces.sources.fsspec_source import BadSourceUrl
 from workflows.activities.survey import DeviceError
 from workflows.retries import RETRY, USER_FAULTS
 
 CLASSES = (
     *(TraceError, ModelError, SandboxUnavailable, CompilerUnavailable, SanitizersUnavailable, LedgerError),
     *(DeviceError, UserFault, ModelRejectedRequest, SigningKeyFault, ForgeRefused),
-    *(BuildRefused, BuildNotFound, CountersUnreadable, DoesNotFit),
+    *(BuildRefused, BuildNotFound, CountersUnreadable, DoesNotFit, BadSourceUrl),
 )
 
 
