@@ -29,6 +29,8 @@ class NightlySchedule(Record):
     """What every night asks for, without the traffic."""
     counters: str | None = None
     """The folder where processes that serve the live build leave what they counted."""
+    look_back_days: float | None = Field(gt=0, default=None)
+    """Files that were last written earlier are passed over; None: none is."""
     fewest_requests: int = Field(ge=1, default=100)
     """With fewer new ones a night is skipped, and they count with the next one's."""
 

@@ -85,6 +85,7 @@ def _traffic(night: Night) -> str:
     lines.append(
         f"{traffic.requests} new requests in {len(new)} of {len(traffic.files) + traffic.unchanged} files; "
         f"{sum(sum(file.dropped.values()) for file in new)} rows were dropped."
+        + (f" {traffic.too_old} files were last written too long ago." if traffic.too_old else "")
     )
     if new:
         lines += ["", "| file | new rows | requests | arrivals, s on its clock | dropped |", "|---|--:|--:|---|---|"]

@@ -41,7 +41,7 @@ class NightlyRun:
                 night,
                 result_type=OpenedNight,
                 task_queue=queues.CONTROL,
-                start_to_close_timeout=timedelta(hours=2),
+                start_to_close_timeout=timedelta(hours=12),
                 heartbeat_timeout=HEARTBEAT_TIMEOUT,
                 retry_policy=PATIENCE,
             )

@@ -68,6 +68,9 @@ def create(
     jitter_minutes: JitterOption = 0.0,
     catch_up_minutes: CatchUpOption = 60.0,
     fewest_requests: Annotated[int, typer.Option(min=1, help="With fewer new ones a night is skipped.")] = 100,
+    look_back_days: Annotated[
+        float | None, typer.Option(min=0.01, max=36500, help="Pass over files that were last written earlier.")
+    ] = None,
     device: Annotated[
         str | None, typer.Option(help="Id of the CPU whose worker does it, as the ledger knows it; else this one.")
     ] = None,
@@ -149,6 +152,7 @@ def create(
             template=template,
             counters=None if counters is None else str(counters.absolute()),
             fewest_requests=fewest_requests,
+            look_back_days=look_back_days,
         )
     except ValidationError as error:
         raise UserFault(

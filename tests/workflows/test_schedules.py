@@ -84,7 +84,7 @@ def await_that(claim):
 
 
 def test_a_triggered_schedule_ends_in_one_run_with_the_traffic_recorded(shift, ledger, command, create, serving):
-    code, out, err = create("chat", "--time-zone", "Europe/Berlin", "--hot-ops", 3, "--json")
+    code, out, err = create("chat", "--time-zone", "Europe/Berlin", "--hot-ops", 3, "--look-back-days", 30, "--json")
     assert code == 0, err
     made = json.loads(out)
     assert (made["name"], made["cron"], made["time_zone"]) == ("chat", "0 2 * * *", "Europe/Berlin")

@@ -14,6 +14,7 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import IO
 
@@ -86,12 +87,15 @@ def find_new_rows(
     kept_in: Path,
     incoming: Path,
     trace_format: str | None = None,
+    not_before: datetime | None = None,
 ) -> NewRows:
     """`known`: what earlier nights read, oldest first; their traces are under `kept_in`. `incoming`: an empty folder.
 
+    Files that were last written before `not_before` are passed over.
+
     Raises SourceUnavailable where the source cannot be listed. A file that cannot be read is left out.
     """
-    return _Finder(source, known, kept_in, incoming, trace_format).find()
+    return _Finder(source, known, kept_in, incoming, trace_format).find(not_before)
 
 
 class _Finder:
@@ -110,20 +114,23 @@ class _Finder:
         self._parts: dict[tuple[str, tuple[str, ...]], _Part] = {}
         self._files: list[SeenFile] = []
 
-    def find(self) -> NewRows:
-        left_out, unchanged = [], 0
+    def find(self, not_before: datetime | None) -> NewRows:
+        left_out, unchanged, too_old = [], 0, 0
         for listed in self._source.list_files():
             if not listed.version.size_bytes:
                 continue
             if self._versions.get(listed.name) == listed.version:
                 unchanged += 1
                 continue
+            if not_before is not None and (listed.version.modified_at or not_before) < not_before:
+                too_old += 1
+                continue
             try:
                 self._read(listed)
             except (SourceUnavailable, TraceError) as error:
                 # Readers name the path of our copy, which nobody knows.
                 left_out.append(LeftOut(name=listed.name, reason=str(error).replace(f"{self._incoming}/", "")))
-        traffic = SeenTraffic(files=tuple(self._files), left_out=tuple(left_out), unchanged=unchanged)
+        traffic = SeenTraffic(files=tuple(self._files), left_out=tuple(left_out), unchanged=unchanged, too_old=too_old)
         return NewRows(label=self._source.label, traffic=traffic, _parts=tuple(self._parts.values()))
 
     def _read_kept(self, kept: KeptRows) -> Iterator[str] | None:

@@ -67,6 +67,8 @@ class SeenTraffic(TraceRecord):
     left_out: tuple[LeftOut, ...] = ()
     unchanged: int = Field(ge=0, default=0)
     """Files that are as they were when they were last read."""
+    too_old: int = Field(ge=0, default=0)
+    """Files that were last written before the time that the schedule looks back to."""
 
     @property
     def requests(self) -> int:

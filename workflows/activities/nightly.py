@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from hashlib import sha256
 from pathlib import Path
 
@@ -68,8 +69,14 @@ class NightlyActivities:
     def _collect(self, ask: NightInput, incoming: Path) -> Night:
         schedule = ask.schedule
         known = [file for night in self._nights.with_ended_run(schedule.id) for file in night.traffic.files]
+        days = schedule.look_back_days
         new = find_new_rows(
-            self._open_source(schedule.source), known, self._traffic, incoming, schedule.template.trace_format
+            self._open_source(schedule.source),
+            known,
+            self._traffic,
+            incoming,
+            schedule.template.trace_format,
+            not_before=None if days is None else ask.began_at - timedelta(days=days),
         )
         night = Night(
             id=ask.night_id,

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,10 @@ class Nights:
         self._incoming = tmp / "incoming"
         self.last: NewRows
 
-    def night(self, trace_format: str | None = None) -> list[int]:
+    def night(self, not_before: datetime | None = None) -> list[int]:
         shutil.rmtree(self._incoming, ignore_errors=True)
         self._incoming.mkdir()
-        self.last = find_new_rows(self.source, self.known, self.kept, self._incoming, trace_format)
+        self.last = find_new_rows(self.source, self.known, self.kept, self._incoming, None, not_before)
         traffic, paths = self.last.keep_in(self.kept)
         self.known.extend(traffic.files)
         new = sorted(request.prompt_tokens for path in paths for request in read_trace([path]).requests)
@@ -157,6 +158,16 @@ def test_prefix_blocks_that_cannot_be_leave_the_file_out_and_nothing_of_it_is_se
     assert "prefix blocks" in nights.last.traffic.left_out[0].reason
     (nights.folder / "a").write_text(mooncake_row(1) + "\n")
     assert nights.night() == [2]
+
+
+def test_files_that_were_last_written_too_long_ago_are_passed_over(nights):
+    for number, name in enumerate(("a.jsonl", "b.jsonl", "c.jsonl")):
+        nights.write(name, number)
+        os.utime(nights.folder / name, (number, number))
+    assert nights.night(datetime.fromtimestamp(1, UTC)) == [2, 3]
+    assert nights.last.traffic.too_old == 1
+    nights.append("a.jsonl", row(7) + "\n")
+    assert nights.night(datetime.fromtimestamp(1, UTC)) == [1, 8]
 
 
 def test_formats_and_headers_make_a_trace_each(nights):
