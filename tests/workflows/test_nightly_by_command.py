@@ -17,7 +17,7 @@ from tests.workflows.paid_search import open_namespace
 from traces.sample import SAMPLE_TRACE
 
 PROGRAM = (sys.executable, "-m", "compiler_agent")
-PATIENCE_S = 600
+PATIENCE_S = 900
 
 
 @pytest.fixture
