@@ -5,5 +5,6 @@ described as `hot_ops`) → `extraction`, or `problems` for public suites (by wa
 `workloads`, `reference`, `error_bound`) → `agent` (whoever proposes a `candidate`, with its `transcript`) → `builder`
 with `languages` → `judge` (a `verdict`) → `benchmark` (a `measurement` against `floor` and baselines) with
 `gpu_profiler` (`gpu_counters`) → `promotion` → `serving_build`. `ledger` remembers every step, `run` holds a run's
-records, `exam` those of a model's exam with `exam_statistics`; `time_left` says how long either may go on.
+records, `nightly` those of a schedule's nights with `nightly_digest`, `exam` those of a model's exam with
+`exam_statistics`; `time_left` says how long either may go on.
 """

@@ -67,6 +67,12 @@ class PromoteRequest(RunRequest):
     task_ids: tuple[str, ...] = Field(min_length=1)
 
 
+class NightlyRequest(RunRequest):
+    """What a schedule asks for in one night, on the traffic that was new then."""
+
+    night_id: str
+
+
 class TuneRequest(Request):
     """A kernel for one task of the ledger."""
 

@@ -32,6 +32,8 @@ from compiler_agent.commands import (
     retract,
     run,
     sandbox,
+    schedule,
+    schedule_create,
     shadow_report,
     status,
     task,
@@ -96,6 +98,8 @@ app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(config.app, name="config")
 app.command("up")(up.up)
 app.command("status")(status.status)
+schedule.app.command("create")(schedule_create.create)
+app.add_typer(schedule.app, name="schedule")
 app.command("worker")(worker.worker)
 app.command("doctor")(doctor.doctor)
 app.command("gpu-check")(gpu_check.gpu_check)

@@ -23,8 +23,11 @@ from kernel_sandbox.sandbox import SandboxUnavailable
 from leaderboard.access.tokens import TokenFault
 from traces.requests import TraceError
 from traces.served_model import ModelError
+from traces.sources.fsspec_source import BadSourceUrl
+from traces.sources.source import SourceUnavailable
 
 _USER_FAULTS = (
+    BadSourceUrl,
     BuildNotFound,
     BuildRefused,
     CountersUnreadable,
@@ -41,6 +44,7 @@ _USER_FAULTS = (
     ProblemError,
     SandboxUnavailable,
     SigningKeyFault,
+    SourceUnavailable,
     TemporalUnavailable,
     TokenFault,
     TraceError,

@@ -3,10 +3,11 @@
 import functools
 import importlib.metadata
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from candidates.agent import KernelAgent
 from candidates.benchmark.baseline import BaselinePool
@@ -52,7 +53,9 @@ from candidates.task import KernelTask
 from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
+from compiler_agent.board_settings import read_board_settings
 from compiler_agent.device import known_ceilings
+from compiler_agent.digest_settings import read_digest_receiver
 from compiler_agent.forge_settings import ForgeName, ForgeSettings, read_token
 from compiler_agent.forges.github_address import API_URL, git_url, repository_name
 from compiler_agent.forges.local import LocalForge
@@ -67,8 +70,11 @@ from kernel_sandbox.docker_image import ImageName, recorded_image
 from kernel_sandbox.docker_sandbox import DockerSandbox
 from kernel_sandbox.gpu_nodes import gpu_nodes
 from kernel_sandbox.sandbox import Sandbox
+from traces.sources.fsspec_source import FsspecSource
 from workflows import queues
+from workflows.activities.digest import DigestActivities
 from workflows.activities.live import LiveActivities
+from workflows.activities.nightly import NightlyActivities
 from workflows.activities.pull_requests import PullRequestActivities
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
 from workflows.activities.ship import DeviceShipActivities, ShipActivities
@@ -315,7 +321,12 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
                     services.append(
                         QueueService(
                             queue=name,
-                            activities=[traffic.replay_traffic, tune.conclude_tune, tune.conclude_exam],
+                            activities=[
+                                traffic.replay_traffic,
+                                tune.conclude_tune,
+                                tune.conclude_exam,
+                                *_nightly_activities(settings, ledger),
+                            ],
                             parallel=2,
                         )
                     )
@@ -347,6 +358,20 @@ def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[
         yield services
 
 
+def _nightly_activities(settings: Settings, ledger: Ledger) -> Sequence[Callable[..., Any]]:
+    """Raises UserFault."""
+    nightly = NightlyActivities(ledger, settings.home, FsspecSource)
+    board = read_board_settings(settings.home)
+    digest = DigestActivities(
+        ledger,
+        settings.home,
+        receiver=read_digest_receiver(),
+        page_of=lambda run_id: None if board.public_url is None else f"{board.public_url.geturl()}/runs/{run_id}",
+        usd_per_device_hour=board.usd_per_device_hour,
+    )
+    return nightly.collect_traffic, nightly.conclude_night, digest.write_digest, digest.send_digest
+
+
 def _search_activities(bench: Workbench) -> DeviceSearchActivities:
     return DeviceSearchActivities(
         bench.ledger, bench.blobs, bench.judge, bench.sanitizers, bench.benchmark, bench.live, bench.count
@@ -366,6 +391,7 @@ def _gpu_service(bench: Workbench, settings: Settings) -> QueueService:
 
 
 def _device_service(bench: Workbench, settings: Settings, device: DeviceFingerprint) -> QueueService:
+    bench.ledger.put_device(device)  # schedules are made for devices that the ledger knows
     survey = SurveyActivities(bench.ledger, settings.home, settings.cache)
     search = _search_activities(bench)
     live = LiveActivities(bench.ledger, bench.blobs, settings.home, device, bench.judge, bench.benchmark)

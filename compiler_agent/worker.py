@@ -18,13 +18,14 @@ from compiler_agent.temporal_server import TemporalUnavailable
 from workflows.activities.failures import FailuresByCause
 from workflows.kernel_search import KernelSearch
 from workflows.model_exam import ModelExam
+from workflows.nightly_run import NightlyRun
 from workflows.promote_kernels import PromoteKernels
 from workflows.queues import CONTROL
 from workflows.ship_winner import ShipWinner
 from workflows.tune_task import TuneTask
 from workflows.tuning_run import TuningRun
 
-WORKFLOWS = (TuningRun, TuneTask, ModelExam, KernelSearch, ShipWinner, PromoteKernels)
+WORKFLOWS = (NightlyRun, TuningRun, TuneTask, ModelExam, KernelSearch, ShipWinner, PromoteKernels)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

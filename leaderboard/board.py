@@ -12,14 +12,14 @@ from candidates.ledger.find_standings import find_facets
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.build import Build
 from candidates.serving_build.builds import BuildNotFound, BuildStore
-from candidates.serving_build.counters import Counters
+from candidates.serving_build.counters import Counters, counted_of
 from candidates.serving_build.runtime import BuildRefused
 from candidates.standing import Facets, InService
 from leaderboard.access.actions import Actions
 from leaderboard.access.form_stamps import FormStamps
 from leaderboard.access.tokens import TokenFile
 from leaderboard.http.streams import Streams
-from leaderboard.serving import counted_of, read_serving
+from leaderboard.serving import read_serving
 from leaderboard.shown_builds import ShownBuilds
 
 T = TypeVar("T")

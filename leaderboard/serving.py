@@ -1,12 +1,11 @@
 """read_serving: which kernels serve now, from the live build and from what the processes that serve it counted."""
 
-import contextlib
 import time
 from pathlib import Path
 
 from candidates.serving_build.build import Build
 from candidates.serving_build.builds import BuildNotFound, BuildStore
-from candidates.serving_build.counters import Counters, CountersUnreadable, read_counters
+from candidates.serving_build.counters import counted_of
 from candidates.serving_build.runtime import BuildRefused
 from candidates.standing import InService, KernelPlace
 
@@ -38,14 +37,3 @@ def live_build(builds: BuildStore) -> Build | None:
         return None if current is None else builds.show(current)
     except (BuildNotFound, BuildRefused):
         return None
-
-
-def counted_of(counters: Path, build_id: str, since_s: float = 0.0) -> tuple[Counters, ...]:
-    """What processes that serve the build counted, as far as they have told since then; files that are none of a
-    runtime's are passed over."""
-    read = []
-    for path in sorted(counters.glob("*.json")):
-        with contextlib.suppress(CountersUnreadable, OSError):
-            if path.stat().st_mtime >= since_s:
-                read.append(read_counters(path))
-    return tuple(counted for counted in read if counted.build_id == build_id)

@@ -1,8 +1,11 @@
 """What workflows and activities hand each other: ids and numbers, never content."""
 
+from datetime import datetime
+
 from pydantic import Field
 
 from candidates.measurement import Stage as MeasurementStage
+from candidates.nightly import NightlySchedule
 from candidates.record import Record
 from candidates.spending import ModelBudget
 
@@ -107,3 +110,20 @@ class ShippedBuild(Record):
     """None: no kernel won, so there is nothing to ship."""
 
     build_id: str | None
+
+
+class NightInput(Record):
+    night_id: str
+    began_at: datetime
+    schedule: NightlySchedule
+
+
+class OpenedNight(Record):
+    run: RunInput | None
+    """None: the night was skipped."""
+
+
+class NightEnd(Record):
+    night: NightInput
+    failure: str | None
+    """Why it did not come to its end."""

@@ -14,18 +14,18 @@ R = TypeVar("R", bound=Record | float)
 
 
 @overload
-async def perform(name: str, argument: Record, queue: str, *, within: timedelta | None = None) -> None: ...
+async def perform(name: str, argument: Record | str, queue: str, *, within: timedelta | None = None) -> None: ...
 
 
 @overload
 async def perform(
-    name: str, argument: Record, queue: str, result_type: type[R], *, within: timedelta | None = None
+    name: str, argument: Record | str, queue: str, result_type: type[R], *, within: timedelta | None = None
 ) -> R: ...
 
 
 async def perform(
     name: str,
-    argument: Record,
+    argument: Record | str,
     queue: str,
     result_type: type[R] | None = None,
     *,

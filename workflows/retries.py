@@ -11,6 +11,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
 USER_FAULTS = (
+    "BadSourceUrl",
     "BuildNotFound",
     "BuildRefused",
     "CompilerUnavailable",
@@ -36,9 +37,11 @@ MACHINERY = (
     "DisconnectionError",
     "InterfaceError",
     "MachineTooBusy",
+    "NotReached",  # a webhook's receiver
     "OperationalError",  # of SQLAlchemy and of its drivers: the database is away, locked, full or read-only
     "RPCError",
     "SandboxError",
+    "SourceUnavailable",
     "TimeoutError",
 )
 """Exceptions of what comes back by itself, or by somebody's hand while the run waits; those derived from them too."""
@@ -68,6 +71,7 @@ HEARTBEAT_TIMEOUT = timedelta(seconds=20)
 LONGEST = {
     # One that is given up while its thread waits for a model is begun again beside it, and pays a second time.
     "propose": timedelta(hours=2),
+    "collect_traffic": timedelta(hours=2),
     "gate_build": timedelta(hours=1),
     **dict.fromkeys(
         (
@@ -82,7 +86,17 @@ LONGEST = {
     ),
     **dict.fromkeys(("build_generation", "evaluate_generation"), timedelta(minutes=10)),
     **dict.fromkeys(
-        ("assemble_build", "conclude_exam", "conclude_run", "conclude_tune", "gather_wins", "report_best"),
+        (
+            "assemble_build",
+            "conclude_exam",
+            "conclude_night",
+            "conclude_run",
+            "conclude_tune",
+            "gather_wins",
+            "report_best",
+            "send_digest",
+            "write_digest",
+        ),
         timedelta(minutes=5),
     ),
 }

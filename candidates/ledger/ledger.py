@@ -47,6 +47,7 @@ from candidates.promotion import PromotionDecision
 from candidates.record import Record
 from candidates.run import (
     BuildRecord,
+    NightlyRequest,
     Progress,
     PromoteRequest,
     Request,
@@ -60,7 +61,7 @@ from candidates.task import KernelTask
 
 R = TypeVar("R", bound=Record)
 
-AnyRequest = RunRequest | PromoteRequest | TuneRequest | ExamRequest
+AnyRequest = RunRequest | PromoteRequest | NightlyRequest | TuneRequest | ExamRequest
 AnyReport = RunReport | TuneReport | ExamReport
 
 _REQUEST: TypeAdapter[AnyRequest] = TypeAdapter(AnyRequest)
@@ -124,7 +125,7 @@ class Ledger:
 
     def run_request(self, run_id: str) -> RunRequest:
         """Of a run from a trace to a build, or of a promotion."""
-        kinds: Any = RunRequest | PromoteRequest
+        kinds: Any = RunRequest | PromoteRequest | NightlyRequest
         request: RunRequest = self._one(kinds, select(RunRow).where(RunRow.run_id == run_id), f"run {run_id}")
         return request
 

@@ -91,6 +91,16 @@ class RunFailureRow(Fact):
     run_id: Mapped[str] = mapped_column(ForeignKey("runs.run_id"), index=True)
 
 
+class NightRow(Fact):
+    """A night of a schedule: the traffic that it found, and the run that this became, or why it became none."""
+
+    __tablename__ = "nights"
+    night_id: Mapped[str] = mapped_column(String(64), unique=True)
+    """Also of its run."""
+    schedule_id: Mapped[str] = mapped_column(String(64), index=True)
+    outcome: Mapped[str] = mapped_column(String(16))
+
+
 class StageRow(Fact):
     """Result of a stage of a run that is one per run: `replay`, `ranking`, `live_checks`, and `end_to_end` or
     `build_failure`."""

@@ -71,3 +71,13 @@ DeviceUsdPerHourOption = Annotated[
     ),
 ]
 PaybackDaysOption = Annotated[float, typer.Option(min=0.1, help="See --device-usd-per-hour.")]
+HotOpsOption = Annotated[int, typer.Option(min=1, help="How many ops are searched.")]
+SearchSecondsOption = Annotated[float, typer.Option(min=1.0, max=1e7, help="Search time for all ops together.")]
+AttemptsOption = Annotated[int, typer.Option(min=1, help="Candidates at most, an op.")]
+EndToEndSecondsOption = Annotated[float, typer.Option(min=1.0, max=1e7, help="Time for the end-to-end gate.")]
+CompileSecondsOption = Annotated[
+    float, typer.Option(min=0.0, max=1e7, help="Patience with torch.compile of the whole model; 0 leaves it out.")
+]
+ApproveAutomaticallyOption = Annotated[
+    bool, typer.Option("--approve-automatically", help="A build that passes every gate goes live by itself.")
+]

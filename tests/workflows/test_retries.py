@@ -31,13 +31,14 @@ from kernel_sandbox.sandbox import SandboxError, SandboxUnavailable
 from traces.requests import TraceError
 from traces.served_model import ModelError
 from workflows.activities.failures import FailuresByCause
+from traces.sources.fsspec_source import BadSourceUrl
 from workflows.activities.survey import DeviceError
 from workflows.retries import BUG_TRIES, LONGEST, MACHINERY_TRIES, RETRY, USER_FAULTS, tries_of
 
 CLASSES = (
     *(TraceError, ModelError, SandboxUnavailable, CompilerUnavailable, SanitizersUnavailable, LedgerError),
     *(DeviceError, UserFault, ModelRejectedRequest, SigningKeyFault, ForgeRefused),
-    *(BuildRefused, BuildNotFound, CountersUnreadable, DoesNotFit),
+    *(BuildRefused, BuildNotFound, CountersUnreadable, DoesNotFit, BadSourceUrl),
 )
 
 

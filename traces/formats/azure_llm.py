@@ -23,6 +23,7 @@ COUNT = re.compile(r"-?\d{1,18}", re.ASCII)
 
 class AzureLlmFormat:
     name = "azure_llm"
+    header_lines = 1
 
     def recognises(self, head: Sequence[str]) -> bool:
         return {ARRIVAL, PROMPT, OUTPUT} <= set(_cells(head[0]))

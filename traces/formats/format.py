@@ -33,6 +33,11 @@ class TraceFormat(Protocol):
         """What a user types for `format`."""
         ...
 
+    @property
+    def header_lines(self) -> int:
+        """Lines at a file's beginning that say how to read its rows: rows of the middle need them before them."""
+        ...
+
     def recognises(self, head: Sequence[str]) -> bool:
         """Whether these first lines can only be of this format. At least one line, blank ones left out."""
         ...

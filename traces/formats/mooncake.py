@@ -21,6 +21,7 @@ FOREIGN_FIELDS = {"chat_id", "block_size"}
 
 class MooncakeFormat:
     name = "mooncake"
+    header_lines = 0
 
     def recognises(self, head: Sequence[str]) -> bool:
         for text in head:

@@ -28,6 +28,7 @@ VERSION = 1
 
 class ProjectFormat:
     name = "project"
+    header_lines = 1
 
     def recognises(self, head: Sequence[str]) -> bool:
         try:

@@ -43,20 +43,10 @@ def read_trace(paths: Sequence[Path], format: str | None = None, workload_class:
 def _read_file(source: TraceSource, name: str | None, workload_class: str | None) -> RequestTrace:
     digest = hashlib.sha256()
     source.hash_into(digest)
-    trace_format = _choose_format(source, name)
+    trace_format = choose_format(source, name)
     default_class = workload_class or source.path.name.split(".")[0]
     stream = trace_format.read(source, default_class)
-    counts = ReadCounts()
-    requests: list[TracedRequest] = []
-    for row in stream.rows:
-        counts.read += 1
-        if isinstance(row, DroppedRow):
-            counts.drop(row.reason)
-            continue
-        counts.kept += 1
-        if workload_class is not None and row.workload_class != workload_class:
-            row = replace(row, workload_class=workload_class)
-        requests.append(row)
+    counts, requests = read_rows(stream.rows, workload_class)
     if not requests:
         reasons = ", ".join(f"{reason} {count}" for reason, count in sorted(counts.dropped.items())) or "none there"
         raise source.error(
@@ -71,7 +61,26 @@ def _read_file(source: TraceSource, name: str | None, workload_class: str | None
     )
 
 
-def _choose_format(source: TraceSource, name: str | None) -> TraceFormat:
+def read_rows(
+    rows: Iterable[TracedRequest | DroppedRow], workload_class: str | None = None
+) -> tuple[ReadCounts, list[TracedRequest]]:
+    """In file order, on the file's own clock; `workload_class` as for `read_trace`."""
+    counts = ReadCounts()
+    requests: list[TracedRequest] = []
+    for row in rows:
+        counts.read += 1
+        if isinstance(row, DroppedRow):
+            counts.drop(row.reason)
+            continue
+        counts.kept += 1
+        if workload_class is not None and row.workload_class != workload_class:
+            row = replace(row, workload_class=workload_class)
+        requests.append(row)
+    return counts, requests
+
+
+def choose_format(source: TraceSource, name: str | None) -> TraceFormat:
+    """Of FORMATS, by name or by the file's first lines. Raises TraceError."""
     known = ", ".join(known_format.name for known_format in FORMATS)
     if name is not None:
         for known_format in FORMATS:

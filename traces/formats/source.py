@@ -25,6 +25,8 @@ class Line:
     """Counted from 1 over all lines of the file, blank ones too."""
     text: str
     """Without its line end; bytes that are not UTF-8 read as U+FFFD, so that no number can hide among them."""
+    is_ended: bool
+    """A line end follows; without one somebody may still be writing it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +71,7 @@ class TraceSource:
                         )
                     text = raw.decode("utf-8", errors="replace").strip("\r\n\ufeff")
                     if text.strip():
-                        yield Line(number=number, text=text)
+                        yield Line(number=number, text=text, is_ended=raw.endswith(b"\n"))
         except EOFError:
             raise self.error("gzip data ends too early", "fetch the whole file again", number) from None
         except (gzip.BadGzipFile, zlib.error) as error:

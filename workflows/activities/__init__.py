@@ -1,5 +1,5 @@
 """Activities, in the order of a run: `survey` → `search` → `live` → `ship` → `pull_requests`, or `search` → `tune` for
 one task.
 
-`heartbeat` keeps long ones alive.
+Around a night's run there are `nightly` before and `digest` after it. `heartbeat` keeps long ones alive.
 """

@@ -1,18 +1,27 @@
 """Counters of a live build as the traffic of the next search."""
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from temporalio.testing import ActivityEnvironment
 
 from candidates.device import DeviceFingerprint
+from candidates.ledger.ledger import Ledger
+from candidates.nightly import NightlySchedule
 from candidates.phases import is_of_phase
+from candidates.run import RunRequest
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.counted_traffic import read_counted_traffic
 from candidates.serving_build.counters import CountersUnreadable, read_counters
+from traces.sources.fsspec_source import FsspecSource
+from workflows.activities.nightly import NightlyActivities
+from workflows.payloads import NightInput
 
 
 @pytest.fixture
@@ -116,3 +125,41 @@ def test_a_file_that_is_no_counters_is_named(tmp_path: Path, text: str) -> None:
     path.write_text(text)
     with pytest.raises(CountersUnreadable, match=r"other\.json"):
         read_counted_traffic(path, BuildStore(tmp_path))
+
+
+def test_a_night_takes_a_copy_of_what_processes_of_the_live_build_counted(
+    tmp_path: Path, live: Build, rmsnorm: ShippedKernel
+) -> None:
+    folder, ledger = tmp_path / "counters", Ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}")
+    folder.mkdir()
+    (tmp_path / "logs").mkdir()
+    header = '{"format": "compiler-agent-requests", "version": 1}'
+    (tmp_path / "logs" / "a").write_text(f'{header}\n{{"arrival_s": 1, "prompt_tokens": 5, "output_tokens": 1}}\n')
+    schedule = NightlySchedule(
+        name="chat",
+        cron="0 2 * * *",
+        time_zone="UTC",
+        source=str(tmp_path / "logs"),
+        device_id="cpu-1",
+        template=RunRequest(traces=(), trace_digest="", model="tiny"),
+        counters=str(folder),
+        fewest_requests=1,
+    )
+    for name in ("one", "two"):
+        seen = {"shapes": {"batch=1,tokens=1": 10}}
+        counters(folder, live.id, **{rmsnorm.candidate.id: seen}).rename(folder / f"{name}.json")
+    counters(folder, "another build", **{rmsnorm.candidate.id: seen})
+    activities = NightlyActivities(ledger, tmp_path, FsspecSource)
+
+    def spend(night_id: str) -> RunRequest:
+        ask = NightInput(night_id=night_id, began_at=datetime(2026, 1, 1, tzinfo=UTC), schedule=schedule)
+        ActivityEnvironment().run(activities.collect_traffic, ask)
+        return ledger.run_request(night_id)
+
+    assert spend("nothing is live").counters is None
+    BuildStore(tmp_path).approve(live.id, "tests")
+    request = spend("live")
+    assert request.counters is not None
+    copy = Path(request.counters)
+    assert copy.parent.name == request.counters_digest == hashlib.sha256(copy.read_bytes()).hexdigest()
+    assert read_counters(copy).kernels[rmsnorm.candidate.id].shapes == {"batch=1,tokens=1": 20}

@@ -34,6 +34,11 @@ class TraceFormatContract:
         assert [known.name for known in FORMATS if known.recognises(head)] == [self.name]
         assert self.read(self.write(tmp_path / "traffic", *self.rows)).format == self.name
 
+    def test_says_how_many_lines_its_rows_need_before_them(self, tmp_path: Path) -> None:
+        (known,) = [known for known in FORMATS if known.name == self.name]
+        assert known.header_lines == len(self.header)
+        assert self.read(self.write(tmp_path / "traffic", *self.rows[1:])).counts.kept == len(self.rows) - 1
+
     def test_keeps_every_good_row_from_time_zero_on(self, tmp_path: Path) -> None:
         trace = self.read(self.write(tmp_path / "traffic", *self.rows))
         assert (trace.counts.read, trace.counts.kept, trace.counts.dropped) == (len(self.rows), len(self.rows), {})

@@ -1,9 +1,8 @@
-"""Which kernels serve now, whatever lies in the folder of counters."""
+"""What is read of counters, whatever lies in their folder, and what several processes counted together."""
 
 import os
 
-from candidates.serving_build.counters import MOST_BYTES
-from leaderboard.serving import counted_of
+from candidates.serving_build.counters import MOST_BYTES, Counters, KernelCalls, add_up, counted_of
 
 COUNTED = '{"build_id": "b", "obstacle": null, "failures": {}, "kernels": {}}'
 
@@ -31,3 +30,24 @@ def test_what_a_process_told_long_ago_is_left_out_where_that_is_asked_for(tmp_pa
 
 def test_without_a_folder_nothing_was_counted(tmp_path):
     assert counted_of(tmp_path / "missing", "b") == ()
+
+
+def test_processes_of_one_build_are_counted_together():
+    one = KernelCalls(op="Linear", hits=2, misses=1, shapes={"tokens=1": 2}, missed_shapes={"tokens=9": 1})
+    other = KernelCalls(op="Linear", hits=3, shapes={"tokens=1": 1, "tokens=2": 2}, switched_off="disagreed")
+    total = add_up(
+        [
+            Counters(build_id="b", obstacle=None, failures={}, kernels={"k": one}),
+            Counters(build_id="b", obstacle=None, failures={"m": "no file"}, kernels={"k": other, "n": one}),
+        ]
+    )
+    assert total.kernels["n"] == one
+    assert total.failures == {"m": "no file"}
+    assert total.kernels["k"] == KernelCalls(
+        op="Linear",
+        hits=5,
+        misses=1,
+        shapes={"tokens=1": 3, "tokens=2": 2},
+        missed_shapes={"tokens=9": 1},
+        switched_off="disagreed",
+    )
