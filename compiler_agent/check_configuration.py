@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.signing import trusted_keys
 from compiler_agent.board_settings import read_board_settings
+from compiler_agent.digest_settings import read_digest_receiver
 from compiler_agent.forge_settings import ForgeName, read_token
 from compiler_agent.machine import Finding, examine_disk, examine_named_gpu, examine_sandbox, examine_temporal
 from compiler_agent.models.endpoints import read_endpoints, read_key
@@ -30,6 +31,7 @@ READERS: Mapping[str, Callable[[Settings, Mapping[str, str]], object]] = {
     "leaderboard": lambda settings, environment: read_board_settings(settings.home, environment),
     "Temporal's credentials": lambda settings, environment: read_temporal_security(environment),
     "webhooks": lambda settings, environment: read_webhook_targets(environment),
+    "digest": lambda settings, environment: read_digest_receiver(environment),
     "forge": _read_forge,
     "trusted keys": lambda settings, environment: trusted_keys(settings.home, environment),
     "models": _read_models,

@@ -29,6 +29,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from candidates.nightly import SCHEDULE_PREFIX, NightlySchedule
 from compiler_agent.outcome import UserFault
+from compiler_agent.program_health import read_up_health
 from compiler_agent.settings import Settings
 from compiler_agent.worker import connect
 from workflows import queues
@@ -56,12 +57,13 @@ class KnownSchedule:
 
 def with_schedules(settings: Settings, work: Callable[["Schedules"], Awaitable[R]]) -> R:
     """What `work` comes to. Raises UserFault and TemporalUnavailable."""
-    if settings.temporal_address is None:
+    health = read_up_health(settings.home)
+    address = settings.temporal_address or (None if health is None else health.service.temporal_address)
+    if address is None:
         raise UserFault(
-            "schedules live on a Temporal server that stays: set COMPILER_AGENT_TEMPORAL to its host:port (a run's "
-            "embedded server ends with the run)"
+            "schedules live on a Temporal server that stays: start `compiler-agent up`, or set COMPILER_AGENT_TEMPORAL "
+            "to a server's host:port (a run's embedded server ends with the run)"
         )
-    address = settings.temporal_address
 
     async def do() -> R:
         return await work(Schedules(await connect(address, settings.temporal_namespace)))

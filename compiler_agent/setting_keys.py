@@ -121,6 +121,13 @@ KEYS: tuple[Key, ...] = (
         is_secret=True,
     ),
     _key("webhook.secret_file", "COMPILER_AGENT_WEBHOOK_SECRET_FILE", "File that holds those secrets.", Kind.PATH),
+    _key(
+        "digest.url",
+        "COMPILER_AGENT_DIGEST_URL",
+        "Incoming webhook that the digest of each night is posted to; who knows it may post there.",
+        is_secret=True,
+    ),
+    _key("digest.url_file", "COMPILER_AGENT_DIGEST_URL_FILE", "File that holds that address.", Kind.PATH),
     _key("forge.name", "COMPILER_AGENT_FORGE", "Where pull requests are opened: local or github.", default="local"),
     _key("forge.repository", "COMPILER_AGENT_REPOSITORY", "A git folder, or owner/name; without it no pull requests."),
     _key("forge.base_branch", "COMPILER_AGENT_BASE_BRANCH", "Branch that they aim at; else the repository's own."),

@@ -57,7 +57,9 @@ async def connect(address: str, namespace: str) -> Client:
         ) from error
 
 
-async def serve(client: Client, services: Sequence[QueueService], tell_ready: Callable[[], None]) -> None:
+async def serve(
+    client: Client, services: Sequence[QueueService], tell_ready: Callable[[], None] = lambda: None
+) -> None:
     """Runs until TERM or INT, then lets activities see their cancellation and ends."""
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

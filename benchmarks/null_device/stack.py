@@ -1,6 +1,5 @@
 """A workflow server, workers of the null device and a run, for as long as a benchmark takes."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -12,8 +11,9 @@ from temporalio.client import Client, WorkflowHandle
 from benchmarks.null_device.request import null_device
 from candidates.ledger.ledger import Ledger
 from candidates.run import RunRequest
-from compiler_agent.child_processes import start_child, stop_child
+from compiler_agent.child_processes import start_child, stop_children
 from compiler_agent.settings import Settings
+from compiler_agent.worker_programs import worker_environment
 from workflows import queues
 from workflows.payloads import RunInput, ShippedBuild
 from workflows.tuning_run import TuningRun
@@ -31,14 +31,6 @@ def worker_command(names: Sequence[str], options: Sequence[str] = ()) -> list[st
     return [sys.executable, "-m", "benchmarks.null_device.worker", *(f"--queue={name}" for name in names), *options]
 
 
-def worker_environment(settings: Settings, address: str) -> dict[str, str]:
-    return os.environ | {
-        "COMPILER_AGENT_HOME": str(settings.home),
-        "COMPILER_AGENT_LEDGER": settings.ledger_url,
-        "COMPILER_AGENT_TEMPORAL": address,
-    }
-
-
 @contextmanager
 def null_workers(
     settings: Settings, address: str, names: Sequence[str], options: Sequence[str] = ()
@@ -51,7 +43,7 @@ def null_workers(
             counted = f"--count={settings.logs / f'statements-{name}'}"
             command = worker_command([name], [*options, counted])
             process = start_child(command, settings.logs / f"{name}.log", worker_environment(settings, address))
-            stack.callback(stop_child, process, _ENDING_S)
+            stack.callback(stop_children, [process], _ENDING_S)
             workers.append(RunningWorker(queue=name, process=process))
         yield tuple(workers)
         for worker in workers:

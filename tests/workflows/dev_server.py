@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from compiler_agent.child_processes import start_child, stop_child
+from compiler_agent.child_processes import start_child, stop_children
 from compiler_agent.temporal_server import answers, temporal_binary
 
 START_S = ENDING_S = 20.0
@@ -36,7 +36,7 @@ def dev_server(home: Path, dynamic: Mapping[str, object]) -> Iterator[str]:
             time.sleep(0.05)
         yield f"127.0.0.1:{port}"
     finally:
-        stop_child(server, ENDING_S)
+        stop_children([server], ENDING_S)
 
 
 def free_port() -> int:

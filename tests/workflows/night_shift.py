@@ -19,6 +19,7 @@ from tests.workflows.paid_search import open_namespace
 from traces.sources.fsspec_source import FsspecSource
 from workflows import queues
 from workflows.activities.digest import DigestActivities, DigestReceiver
+from workflows.activities.failures import FailuresByCause
 from workflows.activities.nightly import NightlyActivities
 from workflows.nightly_run import NightlyRun
 from workflows.payloads import RunInput, SearchPlan, ShipInput, ShippedBuild
@@ -126,6 +127,7 @@ class NightShift:
                         task_queue=queue,
                         workflows=[NightlyRun, TuningRun, ShipWinner] if queue == queues.CONTROL else [],
                         activities=activities,
+                        interceptors=[FailuresByCause()],
                         activity_executor=ThreadPoolExecutor(2),
                     )
                 )

@@ -15,7 +15,7 @@ from benchmarks.null_device.services import QUEUES
 from benchmarks.null_device.stack import worker_command, worker_environment
 from benchmarks.postgresql import NoPostgresql
 from benchmarks.postgresql import postgresql_server as start_postgresql
-from compiler_agent.child_processes import start_child, stop_child
+from compiler_agent.child_processes import start_child, stop_children
 from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import answers
 from tests import postgresql_server
@@ -140,7 +140,7 @@ class Service:
         try:
             yield child.pid
         finally:
-            stop_child(child, ENDING_S)
+            stop_children([child], ENDING_S)
 
     @contextmanager
     def _postgresql(self) -> Iterator[int]:

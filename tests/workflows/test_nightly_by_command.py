@@ -12,7 +12,7 @@ import uuid
 import pytest
 
 from candidates.ledger.ledger import Ledger
-from compiler_agent.child_processes import start_child, stop_child
+from compiler_agent.child_processes import start_child, stop_children
 from tests.workflows.paid_search import open_namespace
 from traces.sample import SAMPLE_TRACE
 
@@ -44,7 +44,7 @@ def workers(tmp_path, environment):
     ]
     yield started
     for worker in started:
-        stop_child(worker, patience_s=15.0)
+        stop_children([worker], patience_s=15.0)
 
 
 def command(environment, *arguments):

@@ -30,8 +30,8 @@ from compiler_agent.outcome import UserFault
 from kernel_sandbox.sandbox import SandboxError, SandboxUnavailable
 from traces.requests import TraceError
 from traces.served_model import ModelError
-from workflows.activities.failures import FailuresByCause
 from traces.sources.fsspec_source import BadSourceUrl
+from workflows.activities.failures import FailuresByCause
 from workflows.activities.survey import DeviceError
 from workflows.retries import BUG_TRIES, LONGEST, MACHINERY_TRIES, RETRY, USER_FAULTS, tries_of
 
