@@ -21,8 +21,11 @@ from candidates.ledger.ledger import Ledger
 from compiler_agent.settings import Settings
 from compiler_agent.worker import QueueService
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
+from traces.sources.fsspec_source import FsspecSource
 from workflows import queues
+from workflows.activities.digest import DigestActivities
 from workflows.activities.live import LiveActivities
+from workflows.activities.nightly import NightlyActivities
 from workflows.activities.pull_requests import PullRequestActivities
 from workflows.activities.search import AuthorActivities, BuildActivities, DeviceSearchActivities
 from workflows.activities.ship import ShipActivities
@@ -53,8 +56,13 @@ def _service(name: str, ledger: Ledger, blobs: BlobStore, settings: Settings, ef
     match name:
         case queues.CONTROL:
             tune = TuneActivities(ledger)
-            replay = NullSurveyActivities(ledger).replay_traffic
-            return QueueService(queue=name, activities=[replay, tune.conclude_tune, tune.conclude_exam], parallel=2)
+            nightly, digest = (
+                NightlyActivities(ledger, settings.home, FsspecSource),
+                DigestActivities(ledger, settings.home),
+            )
+            activities = [NullSurveyActivities(ledger).replay_traffic, tune.conclude_tune, tune.conclude_exam]
+            activities += [nightly.collect_traffic, nightly.conclude_night, digest.write_digest, digest.send_digest]
+            return QueueService(queue=name, activities=activities, parallel=2)
         case queues.AUTHOR:
             agent = NullAgent(generation=effort.generation, source_bytes=effort.source_bytes)
             author = AuthorActivities(ledger, blobs, {AGENT: agent}.__getitem__)

@@ -64,6 +64,12 @@ class Run:
                 raise AssertionError(f"the run does not go on after {seen}: {asyncio.run(_states(address))}")
             time.sleep(0.05)
 
+    def count_attempts_when_back(self, ledger: Ledger) -> int:
+        """When the database is."""
+        while (done := _asked(lambda: self.count_attempts(ledger))) is None:
+            time.sleep(0.05)
+        return done
+
     def count_attempts(self, ledger: Ledger) -> int:
         with Session(ledger.reader) as session:
             return session.scalars(select(func.count()).select_from(AttemptRow)).one()

@@ -18,14 +18,17 @@ from benchmarks.null_device.stack import null_workers, start_null_run
 from candidates.exam import ExamRequest, ExamTask
 from candidates.ledger.ledger import Ledger
 from candidates.measurement import Stage
+from candidates.nightly import NightlySchedule
 from candidates.run import PromoteRequest, TuneRequest
 from candidates.spending import ModelBudget
 from candidates.task import KernelTask
 from compiler_agent.settings import Settings
 from compiler_agent.worker import connect
 from tests.workflows.dev_server import dev_server
+from traces.sample import SAMPLE_TRACE
 from workflows import queues
 from workflows.model_exam import ModelExam
+from workflows.nightly_run import NightlyRun
 from workflows.payloads import ExamInput, SearchInput, ShipInput
 from workflows.promote_kernels import PromoteKernels
 from workflows.tune_task import TuneTask
@@ -75,12 +78,21 @@ async def _run_all(client: Client, ledger: Ledger) -> None:
     promotion = PromoteRequest(**request.model_dump(), base_run="run", task_ids=(task.id,))
     ledger.open_run(promotion, "promote")
     await execute(PromoteKernels.run, ShipInput(run_id="promote", device_id=null_device().id))
+    schedule = NightlySchedule(
+        name="null",
+        cron="0 2 * * *",
+        time_zone="UTC",
+        source=str(SAMPLE_TRACE),
+        device_id=null_device().id,
+        template=make_null_request(2, hot_ops=1, candidates_per_op=_CANDIDATES),
+    )
+    await client.execute_workflow(NightlyRun.run, schedule, id="night", task_queue=queues.CONTROL)
 
 
 async def _keep_one_of_each(client: Client) -> None:
     HISTORIES.mkdir(exist_ok=True)
     async for run in client.list_workflows():
-        if run.id.startswith(("exam/", "tune/", "promote/")):
+        if run.id.startswith(("exam/", "tune/", "promote/", "night/")):
             continue  # those of the run are alike
         history = await client.get_workflow_handle(run.id, run_id=run.run_id).fetch_history()
         part = "-first" if history.events[-1].HasField("workflow_execution_continued_as_new_event_attributes") else ""

@@ -11,6 +11,7 @@ import pytest
 from judge_tasks import BUILDER, RMSNORM, SANDBOX, judge_source
 from test_honest_kernels import RMSNORM_SOURCE
 
+from candidates.benchmark.exclusive import exclusive_slot
 from candidates.builder import Builder
 from candidates.candidate import Candidate, LanguageName
 from candidates.inputs import Distribution
@@ -18,7 +19,7 @@ from candidates.judge.cpp_runner import open_cpp_runner, open_null_runner
 from candidates.judge.judge import Judge
 from candidates.judge.trial import Trial, place_parameters
 from candidates.language import BuildRecipe
-from candidates.verdict import Reason, Rejected
+from candidates.verdict import Accepted, Reason, Rejected, Verdict
 from kernel_sandbox.arena import Arena, ArenaFull, Segment
 from kernel_sandbox.sandbox import SandboxError
 
@@ -36,6 +37,20 @@ def test_a_runner_that_somebody_kills_is_no_verdict() -> None:
     with pytest.raises(SandboxError, match="killed from outside"):
         Judge(SANDBOX, call_limit_s=10.0).judge(RMSNORM, candidate, artifact)
     killer.join()
+
+
+def test_nothing_is_judged_beside_a_measurement() -> None:
+    candidate = Candidate(language=LanguageName.CPP, source=INCLUDES + RMSNORM_SOURCE)
+    artifact = BUILDER.build(RMSNORM, candidate)
+    assert isinstance(artifact, bytes)
+    verdicts: list[Verdict] = []
+    judging = threading.Thread(target=lambda: verdicts.append(Judge(SANDBOX).judge(RMSNORM, candidate, artifact)))
+    with exclusive_slot():
+        judging.start()
+        judging.join(1.0)
+        assert not verdicts
+    judging.join()
+    assert isinstance(verdicts[0], Accepted)
 
 
 def test_a_compiler_that_somebody_kills_is_no_verdict() -> None:
