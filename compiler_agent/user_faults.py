@@ -8,6 +8,7 @@ from candidates.benchmark.pairing import MachineTooBusy
 from candidates.forge import ForgeBusy, ForgeRefused
 from candidates.ledger.database import LedgerUrlError
 from candidates.ledger.ledger import LedgerError
+from candidates.ledger.schema import RevisionRefused
 from candidates.ledger.tables import DoesNotFit
 from candidates.problems.problem import ProblemError
 from candidates.serving_build.builds import BuildNotFound, NothingToRollBack
@@ -39,6 +40,7 @@ _USER_FAULTS = (
     NothingToRollBack,
     NotOurs,
     ProblemError,
+    RevisionRefused,
     SandboxUnavailable,
     SigningKeyFault,
     TemporalUnavailable,

@@ -1,9 +1,9 @@
 """The ledger: append-only facts of every run, and the blobs that they name.
 
-`tables` (what is stored) → `database` (opening SQLite or PostgreSQL, with every table there) → `ledger` (writing and
-reading facts as records), and beside it facts of one kind: `evaluations`, `retractions`, `pull_requests`, `deliveries`,
-`known_device`; `model_calls` reserves and settles what calls to language models cost; `blobs` holds what is too big for
-a row, addressed by content.
+`tables` (what is stored) → `schema` (a database's revision, and how `migrations` bring it to this version's) →
+`database` (opening SQLite or PostgreSQL) → `ledger` (writing and reading facts as records), and beside it facts of one
+kind: `evaluations`, `retractions`, `pull_requests`, `deliveries`, `known_device`; `model_calls` reserves and settles
+what calls to language models cost; `blobs` holds what is too big for a row, addressed by content.
 
 `standings` keeps what is last known of each candidate on one indexed line, as facts come; `find_standings` is the one
 ranking over those lines, `op_standings` what a page about one op asks for.

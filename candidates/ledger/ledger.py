@@ -4,7 +4,6 @@ Writing a fact twice is writing it once: every write is keyed, and the first one
 retry. It keeps no judgement of its own; decisions are pure functions elsewhere.
 """
 
-from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
@@ -20,7 +19,6 @@ from candidates.device_model import DeviceModel
 from candidates.exam import ExamReport, ExamRequest
 from candidates.ledger import standings
 from candidates.ledger.database import commit_in_order, id_begins_with, is_repetition, open_database, reading_of
-from candidates.ledger.standing_rows import FoundWrongRow, StandingRow
 from candidates.ledger.tables import (
     ApprovalRow,
     ArtifactRow,
@@ -93,7 +91,7 @@ class Ledger:
 
         Raises what `open_database` raises.
         """
-        self._engine = open_database(url, _fill)
+        self._engine = open_database(url, standings.rebuild)
         self._reader = reading_of(self._engine)
 
     @property
@@ -372,12 +370,6 @@ class Ledger:
             problem = "is not in the ledger" if not found else "is not unique: give more of the id"
             raise LedgerError(f"{what} {problem}")
         return found[0]
-
-
-def _fill(session: Session, made: Collection[str]) -> None:
-    """Tables that were made just now with what earlier releases recorded elsewhere."""
-    if {StandingRow.__tablename__, FoundWrongRow.__tablename__} & set(made):
-        standings.rebuild(session)
 
 
 def _json(record: Record) -> dict[str, Any]:
