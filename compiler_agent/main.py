@@ -19,6 +19,7 @@ from compiler_agent.commands import (
     judge,
     keys,
     leaderboard,
+    ledger,
     memory,
     models,
     pr,
@@ -60,6 +61,7 @@ app.command("bench")(bench.bench)
 app.command("waiting")(waiting.waiting)
 app.command("wins")(wins.wins)
 app.add_typer(leaderboard.app, name="leaderboard")
+app.add_typer(ledger.app, name="ledger")
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
 builds.app.command("export")(export.export)

@@ -6,6 +6,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from candidates.benchmark.pairing import MachineTooBusy
 from candidates.forge import ForgeBusy, ForgeRefused
+from candidates.ledger.copy_ledger import LedgerNotEmpty
 from candidates.ledger.database import LedgerUrlError
 from candidates.ledger.ledger import LedgerError
 from candidates.ledger.schema import RevisionRefused
@@ -33,6 +34,7 @@ _USER_FAULTS = (
     ForgeBusy,
     ForgeRefused,
     LedgerError,
+    LedgerNotEmpty,
     MachineTooBusy,
     ModelError,
     ModelRejectedRequest,

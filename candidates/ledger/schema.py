@@ -57,7 +57,7 @@ def migrate(engine: Engine, rebuild: Rebuild) -> Migration:
 
 
 def _bring_up(engine: Engine, rebuild: Rebuild, *, is_told_to: bool) -> Migration:
-    with _alone(engine) as connection:
+    with alone(engine) as connection:
         before = _revision(connection)
         if before == HEAD:
             return Migration(before, HEAD, None)
@@ -69,8 +69,6 @@ def _bring_up(engine: Engine, rebuild: Rebuild, *, is_told_to: bool) -> Migratio
                 "workers, make a backup, then `compiler-agent ledger migrate`"
             )
         copy = _copy(engine) if is_filled and engine.dialect.name == "sqlite" else None
-        if is_filled and engine.dialect.name == "postgresql":
-            _stop_writers(connection)
         try:
             _upgrade(connection)
             if is_filled:
@@ -83,11 +81,16 @@ def _bring_up(engine: Engine, rebuild: Rebuild, *, is_told_to: bool) -> Migratio
 
 
 @contextmanager
-def _alone(engine: Engine) -> Iterator[Connection]:
-    """Until it is committed: of processes that create the same table at once, all but one would fail."""
+def alone(engine: Engine) -> Iterator[Connection]:
+    """A transaction beside which nobody else makes tables or writes to those of the ledger; readers go on.
+
+    Of processes that create the same table at once, all but one would fail.
+    """
     with engine.begin() as connection:
         if engine.dialect.name == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_MIGRATING, 0)))
+            if there := set(inspect(connection).get_table_names()) & set(Table.metadata.tables):
+                connection.execute(text(f"LOCK TABLE {', '.join(sorted(there))} IN SHARE ROW EXCLUSIVE MODE"))
         else:
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         yield connection
@@ -166,9 +169,3 @@ def _copy(engine: Engine) -> Path:
     finally:
         unfinished.unlink(missing_ok=True)
     return copy
-
-
-def _stop_writers(connection: Connection) -> None:
-    """Until the commit; readers go on."""
-    there = set(inspect(connection).get_table_names()) & set(Table.metadata.tables)
-    connection.execute(text(f"LOCK TABLE {', '.join(sorted(there))} IN SHARE ROW EXCLUSIVE MODE"))

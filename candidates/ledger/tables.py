@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.sql import FromClause
 
 NUMBER = BigInteger().with_variant(Integer, "sqlite")
 """SQLite counts up only what it calls INTEGER; it has 64 bits."""
@@ -36,8 +37,12 @@ class Table(DeclarativeBase):
 
 @event.listens_for(Table, "init", propagate=True)
 def _require_fit(row: Table, _: Any, values: dict[str, Any]) -> None:
+    require_fit(row.__table__, values)
+
+
+def require_fit(table: FromClause, values: dict[str, Any]) -> None:
     """Raises DoesNotFit for what PostgreSQL would refuse, on SQLite too; texts within a record may be any."""
-    for column in row.__table__.columns:
+    for column in table.columns:
         text = values.get(column.name)
         if not isinstance(column.type, String) or not isinstance(text, str):
             continue
