@@ -9,6 +9,7 @@ from candidates.forge import ForgeBusy, ForgeRefused
 from candidates.ledger.copy_ledger import LedgerNotEmpty
 from candidates.ledger.database import LedgerUrlError
 from candidates.ledger.ledger import LedgerError
+from candidates.ledger.object_blobs import BlobsAway, BlobUrlError
 from candidates.ledger.schema import RevisionRefused
 from candidates.ledger.tables import DoesNotFit
 from candidates.problems.problem import ProblemError
@@ -27,6 +28,8 @@ from traces.requests import TraceError
 from traces.served_model import ModelError
 
 _USER_FAULTS = (
+    BlobUrlError,
+    BlobsAway,
     BuildNotFound,
     BuildRefused,
     CountersUnreadable,

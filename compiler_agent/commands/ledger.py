@@ -7,12 +7,12 @@ import typer
 from sqlalchemy import Engine
 
 from candidates.ledger import standings
-from candidates.ledger.blobs import BlobStore
 from candidates.ledger.check import check_blobs, check_ledger
 from candidates.ledger.copy_ledger import copy_ledger
 from candidates.ledger.database import connect_database, open_database
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.schema import HEAD, migrate
+from compiler_agent.blob_store import open_blobs
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.settings import read_settings
@@ -56,7 +56,7 @@ def check(
     settings = read_settings()
     ledger = Ledger(settings.ledger_url)
     state = check_ledger(ledger.engine, settings.cache)
-    found = check_blobs(ledger.engine, BlobStore(settings.blobs)) if blobs else None
+    found = check_blobs(ledger.engine, open_blobs(settings)) if blobs else None
     is_whole = state.is_whole and (found is None or not found.faults)
     if json:
         document = {"revision": HEAD, "is_whole": is_whole} | state.model_dump(mode="json")
