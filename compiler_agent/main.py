@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from compiler_agent.commands import (
+    backup,
     bench,
     builds,
     compiler_report,
@@ -60,6 +61,8 @@ app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
 app.command("waiting")(waiting.waiting)
 app.command("wins")(wins.wins)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 app.add_typer(leaderboard.app, name="leaderboard")
 app.add_typer(ledger.app, name="ledger")
 app.command("transcript")(transcript.transcript)

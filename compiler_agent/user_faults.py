@@ -6,6 +6,7 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from candidates.benchmark.pairing import MachineTooBusy
 from candidates.forge import ForgeBusy, ForgeRefused
+from candidates.ledger.blobs import BlobError
 from candidates.ledger.copy_ledger import LedgerNotEmpty
 from candidates.ledger.database import LedgerUrlError
 from candidates.ledger.ledger import LedgerError
@@ -28,6 +29,7 @@ from traces.requests import TraceError
 from traces.served_model import ModelError
 
 _USER_FAULTS = (
+    BlobError,
     BlobUrlError,
     BlobsAway,
     BuildNotFound,

@@ -211,10 +211,7 @@ class BuildStore:
         if build_id is None:
             self._current.unlink()
         else:
-            pointer = self._folder / f".current-{os.getpid()}"
-            pointer.unlink(missing_ok=True)
-            pointer.symlink_to(build_id)
-            pointer.replace(self._current)
+            point_at(self._folder, build_id)
         folder = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -229,6 +226,14 @@ class BuildStore:
             stream.write(approval.model_dump_json().encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
+
+
+def point_at(builds: Path, build_id: str) -> None:
+    """Makes `current` in a folder of builds lead to one of them."""
+    pointer = builds / f".current-{os.getpid()}"
+    pointer.unlink(missing_ok=True)
+    pointer.symlink_to(build_id)
+    pointer.replace(builds / "current")
 
 
 def _live_before(build_id: str, history: tuple[Approval, ...]) -> list[str]:
