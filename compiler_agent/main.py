@@ -26,6 +26,7 @@ from compiler_agent.commands import (
     pr,
     problems,
     promote,
+    prune,
     rank,
     replay,
     retract,
@@ -61,6 +62,7 @@ app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
 app.command("waiting")(waiting.waiting)
 app.command("wins")(wins.wins)
+app.command("prune")(prune.prune)
 app.command("backup")(backup.backup)
 app.command("restore")(backup.restore)
 app.add_typer(leaderboard.app, name="leaderboard")

@@ -117,7 +117,10 @@ class BlobFolder:
         path = self._path(digest)
         # Out of the way first: who puts it from now on writes it anew, and who did before is seen by its time.
         aside = path.with_name(f"{_REMOVED}{digest}")
-        path.rename(aside)
+        try:
+            path.rename(aside)
+        except FileNotFoundError:  # somebody else did
+            return True
         if aside.stat().st_mtime > unless_changed_since_s:
             aside.rename(path)
             return False

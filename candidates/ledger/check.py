@@ -16,7 +16,7 @@ from candidates.ledger.copy_ledger import copy_ledger
 from candidates.ledger.database import open_database
 from candidates.ledger.named_blobs import blobs_of_dialogue, named_blobs, transcripts
 from candidates.ledger.standing_rows import FoundWrongRow, StandingRow, TaskShareRow
-from candidates.ledger.tables import Table
+from candidates.ledger.tables import PrunedBlobRow, Table
 from candidates.record import Record
 
 MOST_SHOWN = 20
@@ -38,6 +38,8 @@ class LedgerState(Record):
 class BlobsState(Record):
     named: int
     """Different blobs that facts and dialogues name."""
+    pruned: int
+    """Of them, by retention."""
     faults: int
     shown: tuple[str, ...]
     """The first of the faults."""
@@ -66,20 +68,23 @@ def check_blobs(engine: Engine, blobs: BlobStore) -> BlobsState:
     with Session(engine) as session:
         dialogues = set(transcripts(session))
         named = set(named_blobs(session))
+        pruned = set(session.scalars(select(PrunedBlobRow.blob)))
     faults = []
     for digest in sorted(dialogues):
         try:
             named.update(blobs_of_dialogue(blobs, digest))
         except BlobError:
-            continue  # it is among the named, and told there
+            continue  # it is among the named, and told there where it was not pruned
         except ValueError:
             faults.append(f"{digest} is named as a dialogue and is none")
-    for digest in sorted(named):
+    for digest in sorted(named - pruned):
         try:
             blobs.get(digest)
         except BlobError as error:
             faults.append(str(error))
-    return BlobsState(named=len(named), faults=len(faults), shown=tuple(faults[:MOST_SHOWN]))
+    return BlobsState(
+        named=len(named), pruned=len(named & pruned), faults=len(faults), shown=tuple(faults[:MOST_SHOWN])
+    )
 
 
 def _orphans(engine: Engine) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Engine, Select, func, select, true
+from sqlalchemy import ColumnElement, Engine, Select, delete, func, select, true
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -31,6 +31,7 @@ from candidates.ledger.tables import (
     ProblemRow,
     ProgressRow,
     PromotionRow,
+    PrunedBlobRow,
     RunEndRow,
     RunRow,
     SearchEndRow,
@@ -256,12 +257,18 @@ class Ledger:
 
     def put_artifact(self, task_id: str, candidate_id: str, blob: str) -> None:
         self.insert(ArtifactRow(task_id=task_id, candidate_id=candidate_id, blob=blob, record={}))
+        with Session(self._engine) as session, session.begin():
+            session.execute(delete(PrunedBlobRow).where(PrunedBlobRow.blob == blob))
 
     def artifact(self, task_id: str, candidate_id: str) -> str | None:
-        """The blob that holds the built bytes."""
+        """The blob that holds the bytes built last; None: it was never built, or its blob was pruned."""
         with Session(self._reader) as session:
             return session.scalars(
-                select(ArtifactRow.blob).where(ArtifactRow.task_id == task_id, ArtifactRow.candidate_id == candidate_id)
+                select(ArtifactRow.blob)
+                .outerjoin(PrunedBlobRow, PrunedBlobRow.blob == ArtifactRow.blob)
+                .where(ArtifactRow.task_id == task_id, ArtifactRow.candidate_id == candidate_id)
+                .where(PrunedBlobRow.blob.is_(None))
+                .order_by(ArtifactRow.sequence.desc())
             ).first()
 
     # Attempts, measurements, ends of searches

@@ -63,10 +63,13 @@ class ObjectBlobs:
 
     def remove(self, digest: str, unless_changed_since_s: float) -> bool:
         """Who puts it between the look and the removal loses it: a blob put again after months, in just that moment."""
-        with self._answering():
-            if _changed_s(self._files.info(self._path(digest))) > unless_changed_since_s:
-                return False
-            self._files.rm_file(self._path(digest))
+        try:
+            with self._answering(FileNotFoundError):
+                if _changed_s(self._files.info(self._path(digest))) > unless_changed_since_s:
+                    return False
+                self._files.rm_file(self._path(digest))
+        except FileNotFoundError:  # somebody else did
+            return True
         return True
 
     def _path(self, digest: str) -> str:

@@ -20,7 +20,7 @@ from sqlalchemy.orm import Session
 
 from candidates.ledger.tables import Table
 
-HEAD = "0001"
+HEAD = "0002"
 """Of this version; the last of `migrations/versions`."""
 
 _MIGRATING = 0x6C656467

@@ -1,4 +1,5 @@
-"""Tables of the ledger. A row is a fact: it is inserted once and never changed. `SpendAccountRow` alone is a balance.
+"""Tables of the ledger. A row is a fact: it is inserted once and never changed. `SpendAccountRow` alone is a balance,
+and `PrunedBlobRow` follows what is there of blobs.
 
 Each table holds the record as JSON, and beside it the columns that queries select by. On PostgreSQL too the JSON
 is a text in ASCII (`json`; `jsonb` knows no NUL and orders keys anew), so that every record is read as it was written.
@@ -134,13 +135,21 @@ class AttemptRow(Fact):
 
 
 class ArtifactRow(Fact):
-    """What a candidate was built into for a task on a device; the bytes are a blob."""
+    """What a candidate was built into for a task on a device; the bytes are a blob, that may have been pruned since."""
 
     __tablename__ = "artifacts"
-    __table_args__ = (UniqueConstraint("task_id", "candidate_id"),)
+    __table_args__ = (UniqueConstraint("task_id", "candidate_id", "blob", name="artifacts_of_candidate"),)
     task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"))
     candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.candidate_id"))
     blob: Mapped[str] = mapped_column(String(64))
+
+
+class PrunedBlobRow(Table):
+    """A blob that facts name and retention let go. The row goes when the blob is put back."""
+
+    __tablename__ = "pruned_blobs"
+    blob: Mapped[str] = mapped_column(String(64), primary_key=True)
+    recorded_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
 
 
 class MeasurementRow(Fact):

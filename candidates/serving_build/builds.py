@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -167,20 +167,24 @@ class BuildStore:
         did not."""
         return _effective(self.history(), self.current())
 
-    def collect_garbage(self, keep: int) -> tuple[str, ...]:
+    def collect_garbage(self, keep: int, wanted: Collection[str] = (), *, dry_run: bool = False) -> tuple[str, ...]:
         """Removes builds, each at once, and what killed processes left; the ids of the builds.
 
-        Kept are the newest `keep`, the live build, the one that a rollback would go to, and every build approved in
-        the last APPROVED_KEPT_DAYS.
+        Kept are the newest `keep`, the live build, the last `keep` that rollbacks would go to, those that are `wanted`,
+        and every build approved in the last APPROVED_KEPT_DAYS.
         """
+        if not self._folder.is_dir():
+            return ()
         with hold_lock(self._lock):
             history, live = self.history(), self.current()
             since = datetime.now(UTC) - timedelta(days=APPROVED_KEPT_DAYS)
             kept = {approval.build_id for approval in history if datetime.fromisoformat(approval.at) >= since}
+            kept |= set(wanted)
             if live is not None:
-                kept |= {live, *_live_before(live, history)[:1]}
-            paths = self.paths()
-            removed = [path for path in paths[keep:] if path.name not in kept]
+                kept |= {live, *_live_before(live, history)[:keep]}
+            removed = [path for path in self.paths()[keep:] if path.name not in kept]
+            if dry_run:
+                return tuple(path.name for path in removed)
             for path in removed:
                 path.rename(path.with_name(f"{UNFINISHED}{path.name}"))  # a build is there whole or not at all
             self._prune({f"{UNFINISHED}{path.name}" for path in removed})

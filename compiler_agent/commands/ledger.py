@@ -67,7 +67,7 @@ def check(
         lines += [f"! {table} is not what the facts give" for table in state.stale]
         if found is not None:
             lines += [
-                f"{found.named} blobs named by facts, {found.faults} faults",
+                f"{found.named} blobs named, {found.pruned} pruned, {found.faults} faults",
                 *(f"! {one}" for one in found.shown),
             ]
         result_console.print("\n".join([*lines, *(["whole"] if is_whole else [])]), highlight=False, markup=False)

@@ -7,7 +7,9 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import create_engine, inspect, text
@@ -23,14 +25,16 @@ from candidates.standing import State
 from tests.candidates.ledger.test_standings import NOBODY
 from tests.candidates.past_searches import REQUEST
 
+MIGRATIONS = Path(standing_rows.__file__).with_name("migrations")
 OLD = (Path(__file__).parent / "before_revisions.sql").read_text()
 OPENING = "import sys; from candidates.ledger.ledger import Ledger; print(Ledger(sys.argv[1]).count_runs())"
 
 
-def facts(path: Path) -> dict[str, list[tuple[object, ...]]]:
+def facts(path: Path) -> dict[str, list[dict[str, object]]]:
     with closing(sqlite3.connect(path)) as connection:
-        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return {name: connection.execute(f"SELECT * FROM {name} ORDER BY 1").fetchall() for name in names}
+        connection.row_factory = sqlite3.Row
+        names = [row["name"] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        return {name: [dict(row) for row in connection.execute(f"SELECT * FROM {name}")] for name in names}
 
 
 @pytest.fixture
@@ -41,12 +45,19 @@ def old_file(tmp_path):
     return path
 
 
-def fill_old(engine) -> None:
-    """PostgreSQL's counterpart of the old file: tables of today without what came since."""
-    with engine.begin() as connection:
-        for statement in ("DROP TABLE alembic_version", "DROP TABLE standings", "DROP TABLE webhook_attempts",
-                          "DROP INDEX attempts_of_candidate", "DROP INDEX ix_tasks_op"):  # fmt: skip
-            connection.execute(text(statement))
+def make_old(url: str, *, is_stamped: bool) -> None:
+    """A database of the first revision with a run, or one from before there were revisions."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    with connect_database(url).begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        row = {"run_id": "run-1", "request_digest": REQUEST.digest, "record": REQUEST.model_dump_json()}
+        connection.execute(text("INSERT INTO runs (run_id, request_digest, record) VALUES (:run_id, :request_digest, "
+                                "CAST(:record AS json))"), row)  # fmt: skip
+        if not is_stamped:
+            for name in ("TABLE alembic_version", "TABLE standings", "TABLE webhook_attempts", "INDEX ix_tasks_op"):
+                connection.execute(text(f"DROP {name}"))
 
 
 def differences(engine) -> list[object]:
@@ -56,8 +67,7 @@ def differences(engine) -> list[object]:
 
 
 def test_the_last_revision_is_the_one_that_this_version_works_with():
-    folder = Path(standing_rows.__file__).with_name("migrations")
-    assert ScriptDirectory(str(folder)).get_heads() == [HEAD]
+    assert ScriptDirectory(str(MIGRATIONS)).get_heads() == [HEAD]
 
 
 def test_the_schema_that_revisions_make_is_that_of_the_models(ledger_url):
@@ -98,18 +108,18 @@ def test_what_cannot_be_brought_up_is_refused_and_left_as_it_was(old_file):
     assert [path.name for path in old_file.parent.glob("*.before-*")] == []
 
 
-def test_an_older_database_is_brought_up_by_command_alone(postgresql_url):
-    ledger = Ledger(postgresql_url)
-    ledger.open_run(REQUEST, "run-1")
-    fill_old(ledger.engine)
+@pytest.mark.parametrize("before", [None, "0001"])
+def test_an_older_database_is_brought_up_by_command_alone(postgresql_url, before):
+    make_old(postgresql_url, is_stamped=before is not None)
     with pytest.raises(RevisionRefused, match="compiler-agent ledger migrate"):
         Ledger(postgresql_url)
-    assert not inspect(ledger.engine).has_table("standings")
-    made = migrate(connect_database(postgresql_url), rebuild)
-    assert (made.before, made.after, made.copy) == (None, HEAD, None)
+    engine = connect_database(postgresql_url)
+    assert not inspect(engine).has_table("pruned_blobs")
+    made = migrate(engine, rebuild)
+    assert (made.before, made.after, made.copy) == (before, HEAD, None)
     assert [entry.run_id for entry in Ledger(postgresql_url).runs()] == ["run-1"]
-    assert differences(ledger.engine) == []
-    assert migrate(connect_database(postgresql_url), rebuild).before == HEAD
+    assert differences(engine) == []
+    assert migrate(engine, rebuild).before == HEAD
 
 
 def test_a_newer_ledger_is_refused(ledger_url):
