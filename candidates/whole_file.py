@@ -4,19 +4,23 @@ import os
 import secrets
 from pathlib import Path
 
+from candidates.store_faults import named_faults
+
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Replaces what was there; makes the folders above. Raises OSError, and then leaves the old file as it was.
+    """Replaces what was there; makes the folders above. Raises OSError (a full disk and a store that only reads by the
+    names of `store_faults`), and then leaves the old file as it was.
 
     `mode` is less what the umask takes away; it holds from before the first byte.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".partial-{secrets.token_hex(8)}")
-    try:
-        with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with named_faults():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f".partial-{secrets.token_hex(8)}")
+        try:
+            with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)

@@ -24,6 +24,7 @@ from candidates.record import Record
 from candidates.serving_build.build import UNFINISHED, builds_folder
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.signing import named_signers
+from candidates.store_faults import named_faults
 from candidates.whole_file import write_whole
 from compiler_agent.blob_store import open_blobs
 from compiler_agent.outcome import UserFault
@@ -61,31 +62,44 @@ def make_backup(settings: Settings, target: Path, *, with_keys: bool) -> BackupM
     """`target` appears whole or not at all. Raises UserFault where it is there, BlobError for a damaged blob."""
     if target.exists():
         raise UserFault(f"{target} is there already: name a folder that is not")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_name(f".partial-{secrets.token_hex(8)}")
-    unfinished.mkdir(mode=0o700)
-    try:
-        rows = _save_ledger(settings, unfinished / LEDGER)
-        _save_blobs(open_blobs(settings), unfinished / BLOBS)
-        live, signers = _save_builds(settings.home, unfinished / BUILDS)
-        _save_home(settings.home, unfinished / HOME)
-        if with_keys and (settings.home / KEYS).is_dir():
-            shutil.copytree(settings.home / KEYS, unfinished / KEYS)
-        manifest = BackupManifest(
-            version=metadata.version("compiler-agent"),
-            revision=HEAD,
-            made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-            rows=rows,
-            live_build=live,
-            signers=signers,
-            files={name: saved_file(unfinished / name) for name in files_in(unfinished)},
-        )
-        write_whole(unfinished / MANIFEST, manifest.model_dump_json(indent=1).encode())
-        os.sync()
-        unfinished.rename(target)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+    with named_faults():
+        target.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = target.with_name(f".partial-{secrets.token_hex(8)}")
+        unfinished.mkdir(mode=0o700)
+        try:
+            rows = _save_ledger(settings, unfinished / LEDGER)
+            _save_blobs(open_blobs(settings), unfinished / BLOBS)
+            live, signers = _save_builds(settings.home, unfinished / BUILDS)
+            _save_home(settings.home, unfinished / HOME)
+            if with_keys and (settings.home / KEYS).is_dir():
+                copy_folder(settings.home / KEYS, unfinished / KEYS)
+            manifest = BackupManifest(
+                version=metadata.version("compiler-agent"),
+                revision=HEAD,
+                made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                rows=rows,
+                live_build=live,
+                signers=signers,
+                files={name: saved_file(unfinished / name) for name in files_in(unfinished)},
+            )
+            write_whole(unfinished / MANIFEST, manifest.model_dump_json(indent=1).encode())
+            os.sync()
+            unfinished.rename(target)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
     return manifest
+
+
+def copy_folder(source: Path, target: Path) -> None:
+    """With its times; not what is being written or locked. Raises OSError with the first file that could not be."""
+    for place, _, names in os.walk(source):
+        there = target / Path(place).relative_to(source)
+        there.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            if not name.startswith((".lock", ".partial-")):
+                shutil.copy2(Path(place) / name, there / name)
+    for place, _, _ in os.walk(source, topdown=False):
+        shutil.copystat(place, target / Path(place).relative_to(source))
 
 
 def files_in(folder: Path) -> Iterator[str]:
@@ -141,7 +155,7 @@ def _save_builds(home: Path, folder: Path) -> tuple[str | None, tuple[str, ...]]
             if path.is_symlink() or path.name.startswith((UNFINISHED, ".")):
                 continue
             if path.is_dir():
-                shutil.copytree(path, folder / path.name)
+                copy_folder(path, folder / path.name)
             else:
                 shutil.copy2(path, folder / path.name)
         live = store.current()
@@ -154,4 +168,4 @@ def _save_home(home: Path, folder: Path) -> None:
         shutil.copy2(path, folder / path.name)
     for name in _FOLDERS:
         if (home / name).is_dir():
-            shutil.copytree(home / name, folder / name, ignore=shutil.ignore_patterns(".lock", ".partial-*"))
+            copy_folder(home / name, folder / name)

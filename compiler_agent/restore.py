@@ -16,6 +16,7 @@ from candidates.ledger.copy_ledger import copy_ledger
 from candidates.ledger.database import open_database
 from candidates.serving_build.build import builds_folder
 from candidates.serving_build.builds import point_at
+from candidates.store_faults import named_faults
 from compiler_agent.backup import (
     BLOBS,
     BUILDS,
@@ -24,6 +25,7 @@ from compiler_agent.backup import (
     LEDGER,
     MANIFEST,
     BackupManifest,
+    copy_folder,
     files_in,
     saved_file,
 )
@@ -38,22 +40,23 @@ def restore_backup(source: Path, settings: Settings) -> BackupManifest:
     home = settings.home
     if home.exists() and any(home.iterdir()):
         raise UserFault(f"{home} is not empty: restore into a COMPILER_AGENT_HOME that is, or remove what is there")
-    shutil.copytree(source / HOME, home, dirs_exist_ok=True)
-    if (source / KEYS).is_dir():
-        shutil.copytree(source / KEYS, home / KEYS)
-        (home / KEYS).chmod(0o700)
-    saved, blobs = BlobStore(source / BLOBS), open_blobs(settings)
-    for blob in saved.list():
-        blobs.put(saved.get(blob.digest))
-    shutil.copytree(source / BUILDS, builds_folder(home))
-    with TemporaryDirectory(prefix=".restore-", dir=home) as place:
-        # A copy, since one of an older release is brought up when it is opened.
-        shutil.copy2(source / LEDGER, Path(place) / LEDGER)
-        copy = open_database(f"sqlite:///{place}/{LEDGER}", standings.rebuild)
-        copy_ledger(copy, open_database(settings.ledger_url, standings.rebuild))
-        copy.dispose()
-    if manifest.live_build is not None:
-        point_at(builds_folder(home), manifest.live_build)
+    with named_faults():
+        copy_folder(source / HOME, home)
+        if (source / KEYS).is_dir():
+            copy_folder(source / KEYS, home / KEYS)
+            (home / KEYS).chmod(0o700)
+        saved, blobs = BlobStore(source / BLOBS), open_blobs(settings)
+        for blob in saved.list():
+            blobs.put(saved.get(blob.digest))
+        copy_folder(source / BUILDS, builds_folder(home))
+        with TemporaryDirectory(prefix=".restore-", dir=home) as place:
+            # A copy, since one of an older release is brought up when it is opened.
+            shutil.copy2(source / LEDGER, Path(place) / LEDGER)
+            copy = open_database(f"sqlite:///{place}/{LEDGER}", standings.rebuild)
+            copy_ledger(copy, open_database(settings.ledger_url, standings.rebuild))
+            copy.dispose()
+        if manifest.live_build is not None:
+            point_at(builds_folder(home), manifest.live_build)
     return manifest
 
 

@@ -6,6 +6,7 @@ between: a blob is read once or twice by who judges or shows it, beside seconds 
 """
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -102,7 +103,10 @@ class BlobFolder:
             os.utime(self._path(digest))
         except FileNotFoundError:
             return False
-        except PermissionError:  # of another user, or on a store that only reads, where nothing is pruned
+        except OSError as error:
+            # Of another user, or on a store that only reads: nobody prunes there.
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+                raise
             return self._path(digest).exists()
         return True
 

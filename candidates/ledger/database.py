@@ -13,6 +13,7 @@ from sqlalchemy.exc import ArgumentError, DisconnectionError, IntegrityError
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from candidates.ledger.faults import name_fault
 from candidates.ledger.schema import Rebuild, require_schema
 
 _DRIVERS = {
@@ -36,8 +37,8 @@ class LedgerUrlError(Exception):
 def open_database(url: str, rebuild: Rebuild) -> Engine:
     """`rebuild` is called once where an older ledger is brought up, in the transaction that does it.
 
-    Raises LedgerUrlError, RevisionRefused, and SQLAlchemy's DatabaseError where the database cannot be reached or
-    written.
+    Raises LedgerUrlError and RevisionRefused; LedgerAway, DiskFull and StoreReadOnly, as every later use does; and
+    SQLAlchemy's DatabaseError for another fault of the database.
     """
     engine = connect_database(url)
     require_schema(engine, rebuild)
@@ -47,7 +48,9 @@ def open_database(url: str, rebuild: Rebuild) -> Engine:
 def connect_database(url: str) -> Engine:
     """Whatever its schema. Raises LedgerUrlError."""
     place = _parse(url)
-    return _open_sqlite(place) if place.drivername == "sqlite" else _open_postgresql(place)
+    engine = _open_sqlite(place) if place.drivername == "sqlite" else _open_postgresql(place)
+    event.listen(engine, "handle_error", name_fault)
+    return engine
 
 
 def commit_in_order(session: Session, name: str) -> None:

@@ -5,6 +5,7 @@ where it is a SQLite file, after a copy was made beside it, and by `migrate` alo
 the older version may be writing there. One of a newer revision is refused.
 """
 
+import errno
 import os
 import sqlite3
 import threading
@@ -18,7 +19,9 @@ from sqlalchemy import Connection, Engine, func, inspect, select, text
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
+from candidates.ledger.faults import LedgerAway
 from candidates.ledger.tables import Table
+from candidates.store_faults import DiskFull
 
 HEAD = "0002"
 """Of this version; the last of `migrations/versions`."""
@@ -104,6 +107,8 @@ def _revision(bind: Engine | Connection) -> str | None:
     try:
         with bind.connect() as connection:
             return connection.execute(asked).scalar()
+    except LedgerAway:
+        raise
     except DatabaseError:
         if inspect(bind).has_table("alembic_version"):
             raise
@@ -166,6 +171,10 @@ def _copy(engine: Engine) -> Path:
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(unfinished)) as target:
             source.backup(target)
         unfinished.replace(copy)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorname != "SQLITE_FULL":
+            raise
+        raise DiskFull(errno.ENOSPC, str(error), str(copy)) from error
     finally:
         unfinished.unlink(missing_ok=True)
     return copy
