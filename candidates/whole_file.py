@@ -6,6 +6,9 @@ from pathlib import Path
 
 from candidates.store_faults import named_faults
 
+PARTIAL = ".partial-"
+"""How the name of a file begins that is being written."""
+
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """Replaces what was there; makes the folders above. Raises OSError (a full disk and a store that only reads by the
@@ -15,7 +18,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
     """
     with named_faults():
         path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".partial-{secrets.token_hex(8)}")
+        unfinished = path.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
         try:
             with open(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)

@@ -25,7 +25,7 @@ from candidates.serving_build.build import UNFINISHED, builds_folder
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.signing import named_signers
 from candidates.store_faults import named_faults
-from candidates.whole_file import write_whole
+from candidates.whole_file import PARTIAL, write_whole
 from compiler_agent.blob_store import open_blobs
 from compiler_agent.outcome import UserFault
 from compiler_agent.settings import Settings
@@ -64,7 +64,7 @@ def make_backup(settings: Settings, target: Path, *, with_keys: bool) -> BackupM
         raise UserFault(f"{target} is there already: name a folder that is not")
     with named_faults():
         target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = target.with_name(f".partial-{secrets.token_hex(8)}")
+        unfinished = target.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
         unfinished.mkdir(mode=0o700)
         try:
             rows = _save_ledger(settings, unfinished / LEDGER)
@@ -96,7 +96,7 @@ def copy_folder(source: Path, target: Path) -> None:
         there = target / Path(place).relative_to(source)
         there.mkdir(parents=True, exist_ok=True)
         for name in names:
-            if not name.startswith((".lock", ".partial-")):
+            if not name.startswith((".lock", PARTIAL)):
                 shutil.copy2(Path(place) / name, there / name)
     for place, _, _ in os.walk(source, topdown=False):
         shutil.copystat(place, target / Path(place).relative_to(source))

@@ -17,7 +17,8 @@ from typing import NamedTuple, Protocol
 from candidates.whole_file import write_whole
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-_REMOVED = ".removed-"
+REMOVED = ".removed-"
+"""How the name of a file begins that is about to go."""
 
 
 class BlobError(Exception):
@@ -120,7 +121,7 @@ class BlobFolder:
     def remove(self, digest: str, unless_changed_since_s: float) -> bool:
         path = self._path(digest)
         # Out of the way first: who puts it from now on writes it anew, and who did before is seen by its time.
-        aside = path.with_name(f"{_REMOVED}{digest}")
+        aside = path.with_name(f"{REMOVED}{digest}")
         try:
             path.rename(aside)
         except FileNotFoundError:  # somebody else did

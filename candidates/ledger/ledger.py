@@ -257,8 +257,11 @@ class Ledger:
 
     def put_artifact(self, task_id: str, candidate_id: str, blob: str) -> None:
         self.insert(ArtifactRow(task_id=task_id, candidate_id=candidate_id, blob=blob, record={}))
-        with Session(self._engine) as session, session.begin():
-            session.execute(delete(PrunedBlobRow).where(PrunedBlobRow.blob == blob))
+        with Session(self._reader) as session:
+            was_pruned = session.get(PrunedBlobRow, blob) is not None
+        if was_pruned:
+            with Session(self._engine) as session, session.begin():
+                session.execute(delete(PrunedBlobRow).where(PrunedBlobRow.blob == blob))
 
     def artifact(self, task_id: str, candidate_id: str) -> str | None:
         """The blob that holds the bytes built last; None: it was never built, or its blob was pruned."""

@@ -22,6 +22,7 @@ from sqlalchemy.orm import Session
 from candidates.ledger.faults import LedgerAway
 from candidates.ledger.tables import Table
 from candidates.store_faults import DiskFull
+from candidates.whole_file import PARTIAL
 
 HEAD = "0002"
 """Of this version; the last of `migrations/versions`."""
@@ -166,7 +167,7 @@ def _copy(engine: Engine) -> Path:
     """Of a SQLite file, beside it; whole, as nobody writes now."""
     path = Path(str(engine.url.database))
     copy = path.with_name(f"{path.name}.before-{HEAD}")
-    unfinished = copy.with_name(f".partial-{copy.name}-{os.getpid()}")
+    unfinished = copy.with_name(f"{PARTIAL}{copy.name}-{os.getpid()}")
     try:
         with closing(sqlite3.connect(path)) as source, closing(sqlite3.connect(unfinished)) as target:
             source.backup(target)

@@ -4,20 +4,24 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from sqlalchemy import Engine
+from sqlalchemy import Engine, func, select
+from sqlalchemy.orm import Session
 
 from candidates.ledger import standings
 from candidates.ledger.check import check_blobs, check_ledger
 from candidates.ledger.copy_ledger import copy_ledger
 from candidates.ledger.database import connect_database, open_database
 from candidates.ledger.ledger import Ledger
-from candidates.ledger.schema import HEAD, migrate
+from candidates.ledger.schema import HEAD, alone, migrate
+from candidates.ledger.standing_rows import StandingRow
 from compiler_agent.blob_store import open_blobs
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.settings import read_settings
 
-app = typer.Typer(help="The ledger: bring its schema up, check it, take over another one.", no_args_is_help=True)
+app = typer.Typer(
+    help="The ledger: bring its schema up, check it, mend its standings, take over another one.", no_args_is_help=True
+)
 
 
 @app.command("migrate")
@@ -64,7 +68,7 @@ def check(
     else:
         lines = [f"revision {HEAD}, {sum(state.rows.values())} rows"]
         lines += [f"! {orphans}" for orphans in state.orphans]
-        lines += [f"! {table} is not what the facts give" for table in state.stale]
+        lines += [f"! {table} is not what the facts give: compiler-agent ledger rebuild" for table in state.stale]
         if found is not None:
             lines += [
                 f"{found.named} blobs named, {found.pruned} pruned, {found.faults} faults",
@@ -72,6 +76,25 @@ def check(
             ]
         result_console.print("\n".join([*lines, *(["whole"] if is_whole else [])]), highlight=False, markup=False)
     return ExitCode.DONE if is_whole else ExitCode.NOT_ACHIEVED
+
+
+@app.command()
+def rebuild(json: JsonOption = False) -> ExitCode:
+    """Makes standings and all else that is made from facts again, where `check` says that they are not what facts give.
+
+    Whoever adds facts waits meanwhile.
+
+    Example: compiler-agent ledger rebuild
+    """
+    with alone(Ledger(read_settings().ledger_url).engine) as connection, Session(connection) as session:
+        standings.rebuild(session)
+        lines = session.scalars(select(func.count()).select_from(StandingRow)).one()
+        session.flush()
+    if json:
+        print_json({"standings": lines})
+    else:
+        result_console.print(f"{lines} standings made again", highlight=False)
+    return ExitCode.DONE
 
 
 @app.command("import")

@@ -1,5 +1,7 @@
 """`compiler-agent prune`: what was kept long enough goes; never evidence of a win."""
 
+import contextlib
+import stat
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,6 +12,7 @@ import typer
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from candidates.ledger.blobs import REMOVED
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.prune import PrunedBlobs, prune_blobs, prune_progress
 from candidates.ledger.pull_requests import PullRequestFacts
@@ -17,6 +20,7 @@ from candidates.ledger.tables import BuildRow, PullRequestRow, RunEndRow
 from candidates.pull_requests.facts import standings
 from candidates.record import Record
 from candidates.serving_build.builds import BuildStore
+from candidates.whole_file import PARTIAL
 from compiler_agent.blob_store import open_blobs
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, print_json, result_console
@@ -30,6 +34,12 @@ class Pruned(Record):
     blobs: PrunedBlobs
     progress_lines: int
     logs: tuple[str, ...]
+    left_behind: int
+    """Files that killed processes were writing."""
+
+
+_LEFT_DAYS = 1 / 24
+"""What is being written is younger."""
 
 
 def prune(
@@ -52,7 +62,8 @@ def prune(
     blobs = made.blobs
     lines = [
         f"{'would go' if dry_run else 'gone'}: {blobs.blobs} blobs ({blobs.size_bytes / 2**20:.1f} MiB), "
-        f"{len(made.builds)} builds, {made.progress_lines} lines of progress, {len(made.logs)} logs"
+        f"{len(made.builds)} builds, {made.progress_lines} lines of progress, {len(made.logs)} logs, "
+        f"{made.left_behind} files that killed processes left"
     ]
     if blobs.held_by:
         lines.append(f"held back by runs that have not ended: {', '.join(blobs.held_by[:5])}")
@@ -72,11 +83,19 @@ def prune_home(settings: Settings, kept: RetentionSettings, *, dry_run: bool) ->
         dry_run=dry_run,
     )
     lines = prune_progress(ledger, before=now - timedelta(days=kept.progress_days), dry_run=dry_run)
-    logs = tuple(str(path) for path in _old_files(settings.logs, kept.logs_days))
+    logs = tuple(_old_files(settings.logs, "*", kept.logs_days))
+    left = [path for begin in (PARTIAL, REMOVED) for path in _old_files(settings.home, f"{begin}*", _LEFT_DAYS)]
     if not dry_run:
-        for log in logs:
-            Path(log).unlink(missing_ok=True)
-    return Pruned(dry_run=dry_run, builds=gone, blobs=blobs, progress_lines=lines, logs=logs)
+        for path in (*logs, *left):
+            path.unlink(missing_ok=True)
+    return Pruned(
+        dry_run=dry_run,
+        builds=gone,
+        blobs=blobs,
+        progress_lines=lines,
+        logs=tuple(str(log) for log in logs),
+        left_behind=len(left),
+    )
 
 
 def _wanted_builds(ledger: Ledger) -> Iterator[str]:
@@ -97,7 +116,9 @@ def _shipped(builds: BuildStore) -> set[str]:
     return {kernel.id for build in builds.list() for kernel in build.manifest.kernels}
 
 
-def _old_files(folder: Path, days: int) -> Iterator[Path]:
-    for path in sorted(folder.glob("**/*")):
-        if path.is_file() and not path.is_symlink() and time.time() - path.stat().st_mtime > days * 86_400:
-            yield path
+def _old_files(folder: Path, names: str, days: float) -> Iterator[Path]:
+    for path in sorted(folder.rglob(names)):
+        with contextlib.suppress(FileNotFoundError):  # another process removed it
+            status = path.lstat()
+            if stat.S_ISREG(status.st_mode) and time.time() - status.st_mtime > days * 86_400:
+                yield path

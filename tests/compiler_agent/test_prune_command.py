@@ -89,6 +89,16 @@ def test_builds_that_somebody_needs_stay(past, prune, tmp_path, monkeypatch):
     assert BuildStore(tmp_path).rollback(by="bob").build_id == ids["rolled back to"]
 
 
+def test_what_killed_processes_were_writing_goes_once_it_is_old(past, prune, tmp_path):
+    folder = tmp_path / "blobs" / "ab"
+    folder.mkdir(exist_ok=True)
+    for name, days in ((".partial-old", 1), (".removed-old", 1), (".partial-young", 0)):
+        (folder / name).write_bytes(b"half")
+        age(folder / name, days)
+    assert prune()["left_behind"] == 2
+    assert [path.name for path in folder.iterdir()] == [".partial-young"]
+
+
 def test_a_home_without_anything_has_nothing_to_prune(prune, tmp_path, monkeypatch):
     monkeypatch.setenv("COMPILER_AGENT_HOME", str(tmp_path / "new"))
     assert prune() == prune("--dry-run") | {"dry_run": False}

@@ -141,6 +141,14 @@ def test_what_a_win_was_made_from_stays(past):
     assert check_blobs(past.ledger.engine, past.blobs).faults == 0
 
 
+def test_a_dialogue_that_stays_keeps_its_turns_however_old_they_are(past):
+    past.end_run("run-1")
+    dialogue, its_blobs = past.dialogue("asked before", 10, turns_days=200)
+    past.try_out("kernel", transcript=dialogue)
+    assert past.prune().blobs == 0
+    assert past.there() == its_blobs
+
+
 @pytest.mark.parametrize("because", ["won", "retracted", "shipped"])
 def test_evidence_stays(past, because):
     past.end_run("run-1")
