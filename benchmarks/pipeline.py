@@ -202,7 +202,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             "statements_per_s": round(sum(statements.values()) / document["wall_s"], 1),
             "bytes": size_bytes,
         }
-        document["blob_bytes"] = _size_of(settings.blobs)
+        document["blob_bytes"] = _size_of(settings.home / "blobs")
         document["temporal_bytes"] = _size_of(*home.glob("temporal.sqlite*"))
     return document | {
         "saturates": max(document["processes"], key=lambda each: each["cores"])["process"],

@@ -6,31 +6,37 @@ import os
 import secrets
 from pathlib import Path
 
+from candidates.store_faults import named_faults
+
+PARTIAL = ".partial-"
+"""How the name of a file begins that is being written."""
 _NO_UNNAMED = (errno.EOPNOTSUPP, errno.EISDIR)
 """Of file systems, and of kernels, without files that have no name."""
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Replaces what was there; makes the folders above. Raises OSError, and then leaves the old file as it was.
+    """Replaces what was there; makes the folders above. Raises OSError (a full disk and a store that only reads by the
+    names of `store_faults`), and then leaves the old file as it was.
 
     `mode` is less what the umask takes away; it holds from before the first byte. What a killed process was writing
     goes with it, where the file system has files without a name.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(f".partial-{secrets.token_hex(8)}")
-    try:
-        with open(_open(unfinished, mode), "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-            if not os.fstat(file.fileno()).st_nlink:
-                with contextlib.suppress(FileExistsError):
-                    _name(file.fileno(), path)
-                    return
-                _name(file.fileno(), unfinished)  # only a rename replaces
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    with named_faults():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = path.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
+        try:
+            with open(_open(unfinished, mode), "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                if not os.fstat(file.fileno()).st_nlink:
+                    with contextlib.suppress(FileExistsError):
+                        _name(file.fileno(), path)
+                        return
+                    _name(file.fileno(), unfinished)  # only a rename replaces
+            unfinished.replace(path)
+        finally:
+            unfinished.unlink(missing_ok=True)
 
 
 def _open(path: Path, mode: int) -> int:

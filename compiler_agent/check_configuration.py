@@ -10,6 +10,7 @@ from compiler_agent.digest_settings import read_digest_receiver
 from compiler_agent.forge_settings import ForgeName, read_token
 from compiler_agent.machine import Finding, examine_disk, examine_named_gpu, examine_sandbox, examine_temporal
 from compiler_agent.models.endpoints import read_endpoints, read_key
+from compiler_agent.retention_settings import read_retention_settings
 from compiler_agent.setting_keys import KEYS, OTHERS_VARIABLES
 from compiler_agent.settings import Settings, read_settings
 from compiler_agent.temporal_security import read_temporal_security
@@ -33,6 +34,7 @@ READERS: Mapping[str, Callable[[Settings, Mapping[str, str]], object]] = {
     "webhooks": lambda settings, environment: read_webhook_targets(environment),
     "digest": lambda settings, environment: read_digest_receiver(environment),
     "forge": _read_forge,
+    "retention": lambda settings, environment: read_retention_settings(environment),
     "trusted keys": lambda settings, environment: trusted_keys(settings.home, environment),
     "models": _read_models,
 }

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.spending import MOST_CALLS, MOST_TOKENS, MOST_USD, Caps, ModelBudget
+from compiler_agent.blob_store import open_blobs
 from compiler_agent.models.endpoints import find_endpoint, read_endpoints
 from compiler_agent.models.metered import open_model
 from compiler_agent.outcome import UserFault
@@ -78,7 +78,7 @@ def _caps(usd: float | None, tokens: int | None, calls: int | None) -> Caps:
 
 def _usable_endpoint(settings: Settings, name: str | None, caps: Caps) -> str:
     endpoint = find_endpoint(read_endpoints(settings.home, os.environ), name)
-    model = open_model(endpoint, settings.home, os.environ, Ledger(settings.ledger_url), BlobStore(settings.blobs))
+    model = open_model(endpoint, settings.home, os.environ, Ledger(settings.ledger_url), open_blobs(settings))
     if caps.tokens is None and model.price is None:
         raise UserFault(
             f"the price of {endpoint.model} (endpoint {endpoint.name}) is unknown, so dollars bound nothing: give "

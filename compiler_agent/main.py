@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from compiler_agent.commands import (
+    backup,
     bench,
     builds,
     compiler_report,
@@ -22,11 +23,13 @@ from compiler_agent.commands import (
     judge,
     keys,
     leaderboard,
+    ledger,
     memory,
     models,
     pr,
     problems,
     promote,
+    prune,
     rank,
     replay,
     retract,
@@ -82,7 +85,11 @@ app.command("judge")(judge.judge)
 app.command("bench")(bench.bench)
 app.command("waiting")(waiting.waiting)
 app.command("wins")(wins.wins)
+app.command("prune")(prune.prune)
+app.command("backup")(backup.backup)
+app.command("restore")(backup.restore)
 app.add_typer(leaderboard.app, name="leaderboard")
+app.add_typer(ledger.app, name="ledger")
 app.command("transcript")(transcript.transcript)
 app.add_typer(memory.app, name="memory")
 builds.app.command("export")(export.export)

@@ -31,6 +31,8 @@ class Settings:
     """`COMPILER_AGENT_TEMPORAL`: host:port of a Temporal cluster. None: an embedded dev server is started."""
     temporal_namespace: str
     """`COMPILER_AGENT_TEMPORAL_NAMESPACE`."""
+    blobs_place: str | None = None
+    """`COMPILER_AGENT_BLOBS`: a folder, or an fsspec URL such as s3://bucket/prefix. None: `blobs` under `home`."""
     sandbox: SandboxName = SandboxName.BUBBLEWRAP
     """`COMPILER_AGENT_SANDBOX`; `--sandbox` of a command goes before it."""
     gpu_uuid: str | None = None
@@ -40,10 +42,6 @@ class Settings:
     """`COMPILER_AGENT_ALLOW_ROOT`: `require_ordinary_user` lets root pass."""
     forge: ForgeSettings | None = None
     """`COMPILER_AGENT_REPOSITORY` and others, see `forge_settings`; None: no pull requests."""
-
-    @property
-    def blobs(self) -> Path:
-        return self.home / "blobs"
 
     @property
     def logs(self) -> Path:
@@ -61,6 +59,7 @@ def read_settings(environment: Mapping[str, str] = os.environ, *, sandbox: Sandb
     return Settings(
         home=home,
         ledger_url=_ledger_url(environment) or f"sqlite:///{home / 'ledger.sqlite'}",
+        blobs_place=environment.get("COMPILER_AGENT_BLOBS") or None,
         temporal_address=environment.get("COMPILER_AGENT_TEMPORAL") or None,
         temporal_namespace=environment.get("COMPILER_AGENT_TEMPORAL_NAMESPACE") or "default",
         gpu_uuid=environment.get("COMPILER_AGENT_GPU") or None,

@@ -6,8 +6,12 @@ from sqlalchemy.exc import DatabaseError, OperationalError
 
 from candidates.benchmark.pairing import MachineTooBusy
 from candidates.forge import ForgeBusy, ForgeRefused
+from candidates.ledger.blobs import BlobError
+from candidates.ledger.copy_ledger import LedgerNotEmpty
 from candidates.ledger.database import LedgerUrlError
 from candidates.ledger.ledger import LedgerError
+from candidates.ledger.object_blobs import BlobsAway, BlobUrlError
+from candidates.ledger.schema import RevisionRefused
 from candidates.ledger.tables import DoesNotFit
 from candidates.problems.problem import ProblemError
 from candidates.serving_build.builds import BuildNotFound, NothingToRollBack
@@ -28,6 +32,9 @@ from traces.sources.source import SourceUnavailable
 
 _USER_FAULTS = (
     BadSourceUrl,
+    BlobError,
+    BlobUrlError,
+    BlobsAway,
     BuildNotFound,
     BuildRefused,
     CountersUnreadable,
@@ -35,6 +42,7 @@ _USER_FAULTS = (
     ForgeBusy,
     ForgeRefused,
     LedgerError,
+    LedgerNotEmpty,
     MachineTooBusy,
     ModelError,
     ModelRejectedRequest,
@@ -42,6 +50,7 @@ _USER_FAULTS = (
     NothingToRollBack,
     NotOurs,
     ProblemError,
+    RevisionRefused,
     SandboxUnavailable,
     SigningKeyFault,
     SourceUnavailable,

@@ -53,6 +53,7 @@ from candidates.task import KernelTask
 from compiler_agent.agents.llm.agent import LlmAgent
 from compiler_agent.agents.llm.collaborators import Collaborators
 from compiler_agent.agents.search.agent import SearchAgent
+from compiler_agent.blob_store import open_blobs
 from compiler_agent.board_settings import read_board_settings
 from compiler_agent.device import known_ceilings
 from compiler_agent.digest_settings import read_digest_receiver
@@ -235,7 +236,7 @@ class Workbench:
 @contextmanager
 def open_workbench(settings: Settings) -> Iterator[Workbench]:
     ledger = Ledger(settings.ledger_url)
-    blobs, sandbox, bench = BlobStore(settings.blobs), make_sandbox(settings), find_gpu_bench(settings)
+    blobs, sandbox, bench = open_blobs(settings), make_sandbox(settings), find_gpu_bench(settings)
     with ExitStack() as stack:
         pool = stack.enter_context(BaselinePool(settings.cache / "compile"))
         cpu = CpuTrack(sandbox, pool, settings.cache)
@@ -308,7 +309,7 @@ def compiler_reports(settings: Settings) -> CompilerReports:
 @contextmanager
 def queue_services(settings: Settings, names: tuple[str, ...]) -> Iterator[list[QueueService]]:
     """The activities of each named queue with their collaborators, which live as long as the context."""
-    ledger, blobs = Ledger(settings.ledger_url), BlobStore(settings.blobs)
+    ledger, blobs = Ledger(settings.ledger_url), open_blobs(settings)
     device = fingerprint_device()
     cores = os.cpu_count() or 1
     with ExitStack() as stack:

@@ -12,6 +12,7 @@ from temporalio.exceptions import ApplicationError
 
 USER_FAULTS = (
     "BadSourceUrl",
+    "BlobError",
     "BuildNotFound",
     "BuildRefused",
     "CompilerUnavailable",
@@ -32,6 +33,7 @@ USER_FAULTS = (
 """
 
 MACHINERY = (
+    "BlobsAway",
     "CallRunning",  # a try that was given up still waits for the model's answer
     "ConnectionError",
     "DisconnectionError",
@@ -42,6 +44,7 @@ MACHINERY = (
     "RPCError",
     "SandboxError",
     "SourceUnavailable",
+    "StoreFault",
     "TimeoutError",
 )
 """Exceptions of what comes back by itself, or by somebody's hand while the run waits; those derived from them too."""

@@ -18,6 +18,7 @@ from candidates.builder import Builder
 from candidates.candidate import LanguageName
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
+from compiler_agent.blob_store import open_blobs
 from compiler_agent.settings import Settings
 from compiler_agent.worker import QueueService
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
@@ -47,7 +48,7 @@ class Effort:
 
 
 def null_services(settings: Settings, effort: Effort, names: Sequence[str]) -> list[QueueService]:
-    ledger, blobs = Ledger(settings.ledger_url), BlobStore(settings.blobs)
+    ledger, blobs = Ledger(settings.ledger_url), open_blobs(settings)
     return [_service(name, ledger, blobs, settings, effort) for name in names]
 
 

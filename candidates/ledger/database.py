@@ -1,36 +1,20 @@
-"""open_database: an engine for the URL of a ledger, with every table and index there; and what its databases need said
-alike.
-
-What is missing is added; a table that is there is never altered. Passwords in URLs appear in no message.
+"""open_database: an engine for the URL of a ledger whose schema is this version's; and what its databases need said
+alike. Passwords in URLs appear in no message.
 """
 
 import math
 import select as readiness
 import time
-from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from sqlalchemy import (
-    URL,
-    ColumnElement,
-    Connection,
-    Engine,
-    Index,
-    and_,
-    create_engine,
-    event,
-    func,
-    inspect,
-    make_url,
-    select,
-)
-from sqlalchemy import Table as SqlTable
+from sqlalchemy import URL, ColumnElement, Engine, and_, create_engine, event, func, make_url, select
 from sqlalchemy.exc import ArgumentError, DisconnectionError, IntegrityError
 from sqlalchemy.orm import InstrumentedAttribute, Session
 from sqlalchemy.pool import ConnectionPoolEntry
 
-from candidates.ledger.tables import Table
+from candidates.ledger.faults import name_fault
+from candidates.ledger.schema import Rebuild, require_schema
 
 _DRIVERS = {
     "sqlite": "sqlite",
@@ -42,33 +26,30 @@ _DRIVERS = {
 
 _CONNECT_TIMEOUT_S = 10
 _ASKED_AFTER_IDLE_S = 1.0
-_MAKING_TABLES = 0x6C656467
 _ADDING_IN_ORDER = 0x6C656468
-"""Keys of advisory locks: PostgreSQL leaves their meaning to those who share a database."""
+"""Key of advisory locks: PostgreSQL leaves its meaning to those who share a database."""
 
 
 class LedgerUrlError(Exception):
     """The URL names no database that a ledger can be in, or its driver is not installed; the user's to mend."""
 
 
-def open_database(url: str, fill: Callable[[Session, Collection[str]], None] = lambda session, made: None) -> Engine:
-    """`fill` is called once with the names of tables that were missing, in the transaction that makes them.
+def open_database(url: str, rebuild: Rebuild) -> Engine:
+    """`rebuild` is called once where an older ledger is brought up, in the transaction that does it.
 
-    Raises LedgerUrlError, and SQLAlchemy's DatabaseError where the database cannot be reached or written.
+    Raises LedgerUrlError and RevisionRefused; LedgerAway, DiskFull and StoreReadOnly, as every later use does; and
+    SQLAlchemy's DatabaseError for another fault of the database.
     """
+    engine = connect_database(url)
+    require_schema(engine, rebuild)
+    return engine
+
+
+def connect_database(url: str) -> Engine:
+    """Whatever its schema. Raises LedgerUrlError."""
     place = _parse(url)
     engine = _open_sqlite(place) if place.drivername == "sqlite" else _open_postgresql(place)
-    # Without a lock first: whoever opens a ledger that is whole waits for nobody, and needs no right to create.
-    if any(_missing(engine)):
-        with engine.begin() as connection:
-            _keep_others_out(connection)
-            tables, indexes = _missing(connection)
-            Table.metadata.create_all(connection, tables, checkfirst=False)
-            for index in indexes:
-                index.create(connection)
-            with Session(connection) as session:
-                fill(session, [table.name for table in tables])
-                session.flush()
+    event.listen(engine, "handle_error", name_fault)
     return engine
 
 
@@ -174,33 +155,3 @@ def _has_word(socket: int) -> bool:
     asked = readiness.poll()
     asked.register(socket, readiness.POLLIN)
     return bool(asked.poll(0))
-
-
-class _Missing(NamedTuple):
-    tables: list[SqlTable]
-    indexes: list[Index]
-    """Of tables that are there."""
-
-
-def _missing(bind: Engine | Connection) -> _Missing:
-    tables = Table.metadata.sorted_tables
-    found = inspect(bind).get_multi_indexes(filter_names=[table.name for table in tables])
-    there = {table: {index["name"] for index in indexes} for (_, table), indexes in found.items()}
-    return _Missing(
-        tables=[table for table in tables if table.name not in there],
-        indexes=[
-            index
-            for table in tables
-            if table.name in there
-            for index in sorted(table.indexes, key=lambda index: str(index.name))
-            if index.name not in there[table.name]
-        ],
-    )
-
-
-def _keep_others_out(connection: Connection) -> None:
-    """Until the commit: of processes that create the same table at once, all but one would fail."""
-    if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(_MAKING_TABLES, 0)))
-    else:
-        connection.exec_driver_sql("BEGIN IMMEDIATE")

@@ -4,12 +4,11 @@ Writing a fact twice is writing it once: every write is keyed, and the first one
 retry. It keeps no judgement of its own; decisions are pure functions elsewhere.
 """
 
-from collections.abc import Collection
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from pydantic import TypeAdapter
-from sqlalchemy import ColumnElement, Engine, Select, func, select, true
+from sqlalchemy import ColumnElement, Engine, Select, delete, func, select, true
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
@@ -20,7 +19,6 @@ from candidates.device_model import DeviceModel
 from candidates.exam import ExamReport, ExamRequest
 from candidates.ledger import standings
 from candidates.ledger.database import commit_in_order, id_begins_with, is_repetition, open_database, reading_of
-from candidates.ledger.standing_rows import FoundWrongRow, StandingRow
 from candidates.ledger.tables import (
     ApprovalRow,
     ArtifactRow,
@@ -33,6 +31,7 @@ from candidates.ledger.tables import (
     ProblemRow,
     ProgressRow,
     PromotionRow,
+    PrunedBlobRow,
     RunEndRow,
     RunRow,
     SearchEndRow,
@@ -94,7 +93,7 @@ class Ledger:
 
         Raises what `open_database` raises.
         """
-        self._engine = open_database(url, _fill)
+        self._engine = open_database(url, standings.rebuild)
         self._reader = reading_of(self._engine)
 
     @property
@@ -259,12 +258,21 @@ class Ledger:
 
     def put_artifact(self, task_id: str, candidate_id: str, blob: str) -> None:
         self.insert(ArtifactRow(task_id=task_id, candidate_id=candidate_id, blob=blob, record={}))
+        with Session(self._reader) as session:
+            was_pruned = session.get(PrunedBlobRow, blob) is not None
+        if was_pruned:
+            with Session(self._engine) as session, session.begin():
+                session.execute(delete(PrunedBlobRow).where(PrunedBlobRow.blob == blob))
 
     def artifact(self, task_id: str, candidate_id: str) -> str | None:
-        """The blob that holds the built bytes."""
+        """The blob that holds the bytes built last; None: it was never built, or its blob was pruned."""
         with Session(self._reader) as session:
             return session.scalars(
-                select(ArtifactRow.blob).where(ArtifactRow.task_id == task_id, ArtifactRow.candidate_id == candidate_id)
+                select(ArtifactRow.blob)
+                .outerjoin(PrunedBlobRow, PrunedBlobRow.blob == ArtifactRow.blob)
+                .where(ArtifactRow.task_id == task_id, ArtifactRow.candidate_id == candidate_id)
+                .where(PrunedBlobRow.blob.is_(None))
+                .order_by(ArtifactRow.sequence.desc())
             ).first()
 
     # Attempts, measurements, ends of searches
@@ -382,12 +390,6 @@ class Ledger:
             problem = "is not in the ledger" if not found else "is not unique: give more of the id"
             raise LedgerError(f"{what} {problem}")
         return found[0]
-
-
-def _fill(session: Session, made: Collection[str]) -> None:
-    """Tables that were made just now with what earlier releases recorded elsewhere."""
-    if {StandingRow.__tablename__, FoundWrongRow.__tablename__} & set(made):
-        standings.rebuild(session)
 
 
 def _json(record: Record) -> dict[str, Any]:

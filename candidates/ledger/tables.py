@@ -1,4 +1,5 @@
-"""Tables of the ledger. A row is a fact: it is inserted once and never changed. `SpendAccountRow` alone is a balance.
+"""Tables of the ledger. A row is a fact: it is inserted once and never changed. `SpendAccountRow` alone is a balance,
+and `PrunedBlobRow` follows what is there of blobs.
 
 Each table holds the record as JSON, and beside it the columns that queries select by. On PostgreSQL too the JSON
 is a text in ASCII (`json`; `jsonb` knows no NUL and orders keys anew), so that every record is read as it was written.
@@ -21,6 +22,7 @@ from sqlalchemy import (
     func,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy.sql import FromClause
 
 NUMBER = BigInteger().with_variant(Integer, "sqlite")
 """SQLite counts up only what it calls INTEGER; it has 64 bits."""
@@ -36,8 +38,12 @@ class Table(DeclarativeBase):
 
 @event.listens_for(Table, "init", propagate=True)
 def _require_fit(row: Table, _: Any, values: dict[str, Any]) -> None:
+    require_fit(row.__table__, values)
+
+
+def require_fit(table: FromClause, values: dict[str, Any]) -> None:
     """Raises DoesNotFit for what PostgreSQL would refuse, on SQLite too; texts within a record may be any."""
-    for column in row.__table__.columns:
+    for column in table.columns:
         text = values.get(column.name)
         if not isinstance(column.type, String) or not isinstance(text, str):
             continue
@@ -139,13 +145,21 @@ class AttemptRow(Fact):
 
 
 class ArtifactRow(Fact):
-    """What a candidate was built into for a task on a device; the bytes are a blob."""
+    """What a candidate was built into for a task on a device; the bytes are a blob, that may have been pruned since."""
 
     __tablename__ = "artifacts"
-    __table_args__ = (UniqueConstraint("task_id", "candidate_id"),)
+    __table_args__ = (UniqueConstraint("task_id", "candidate_id", "blob", name="artifacts_of_candidate"),)
     task_id: Mapped[str] = mapped_column(ForeignKey("tasks.task_id"))
     candidate_id: Mapped[str] = mapped_column(ForeignKey("candidates.candidate_id"))
     blob: Mapped[str] = mapped_column(String(64))
+
+
+class PrunedBlobRow(Table):
+    """A blob that facts name and retention let go. The row goes when the blob is put back."""
+
+    __tablename__ = "pruned_blobs"
+    blob: Mapped[str] = mapped_column(String(64), primary_key=True)
+    recorded_at: Mapped[datetime] = mapped_column(DateTime(timezone=True), server_default=func.now())
 
 
 class MeasurementRow(Fact):

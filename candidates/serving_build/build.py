@@ -17,6 +17,7 @@ from candidates.record import digest_of
 from candidates.serving_build import runtime
 from candidates.serving_build.manifest import InstallationSite, KernelEntry, Manifest, ShapeRange
 from candidates.serving_build.signing import sign_build
+from candidates.store_faults import named_faults
 from candidates.task import KernelTask
 
 UNFINISHED = ".unfinished-"
@@ -122,22 +123,23 @@ def _entry_of(kernel: ShippedKernel, library: str) -> KernelEntry:
 
 
 def _write_whole(path: Path, files: dict[str, bytes]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=path.parent))
-    try:
-        for name, content in files.items():
-            target = unfinished / name
-            target.parent.mkdir(exist_ok=True)
-            with target.open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-        unfinished.chmod(0o755)
+    with named_faults():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=UNFINISHED, dir=path.parent))
         try:
-            unfinished.rename(path)
-        except OSError:
-            # Another process wrote the same build first; the content is the same by its name.
-            if not path.exists():
-                raise
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
+            for name, content in files.items():
+                target = unfinished / name
+                target.parent.mkdir(exist_ok=True)
+                with target.open("wb") as stream:
+                    stream.write(content)
+                    stream.flush()
+                    os.fsync(stream.fileno())
+            unfinished.chmod(0o755)
+            try:
+                unfinished.rename(path)
+            except OSError:
+                # Another process wrote the same build first; the content is the same by its name.
+                if not path.exists():
+                    raise
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)

@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -167,20 +167,24 @@ class BuildStore:
         did not."""
         return _effective(self.history(), self.current())
 
-    def collect_garbage(self, keep: int) -> tuple[str, ...]:
+    def collect_garbage(self, keep: int, wanted: Collection[str] = (), *, dry_run: bool = False) -> tuple[str, ...]:
         """Removes builds, each at once, and what killed processes left; the ids of the builds.
 
-        Kept are the newest `keep`, the live build, the one that a rollback would go to, and every build approved in
-        the last APPROVED_KEPT_DAYS.
+        Kept are the newest `keep`, the live build, the last `keep` that rollbacks would go to, those that are `wanted`,
+        and every build approved in the last APPROVED_KEPT_DAYS.
         """
+        if not self._folder.is_dir():
+            return ()
         with hold_lock(self._lock):
             history, live = self.history(), self.current()
             since = datetime.now(UTC) - timedelta(days=APPROVED_KEPT_DAYS)
             kept = {approval.build_id for approval in history if datetime.fromisoformat(approval.at) >= since}
+            kept |= set(wanted)
             if live is not None:
-                kept |= {live, *_live_before(live, history)[:1]}
-            paths = self.paths()
-            removed = [path for path in paths[keep:] if path.name not in kept]
+                kept |= {live, *_live_before(live, history)[:keep]}
+            removed = [path for path in self.paths()[keep:] if path.name not in kept]
+            if dry_run:
+                return tuple(path.name for path in removed)
             for path in removed:
                 path.rename(path.with_name(f"{UNFINISHED}{path.name}"))  # a build is there whole or not at all
             self._prune({f"{UNFINISHED}{path.name}" for path in removed})
@@ -211,10 +215,7 @@ class BuildStore:
         if build_id is None:
             self._current.unlink()
         else:
-            pointer = self._folder / f".current-{os.getpid()}"
-            pointer.unlink(missing_ok=True)
-            pointer.symlink_to(build_id)
-            pointer.replace(self._current)
+            point_at(self._folder, build_id)
         folder = os.open(self._folder, os.O_RDONLY)
         try:
             os.fsync(folder)
@@ -229,6 +230,14 @@ class BuildStore:
             stream.write(approval.model_dump_json().encode() + b"\n")
             stream.flush()
             os.fsync(stream.fileno())
+
+
+def point_at(builds: Path, build_id: str) -> None:
+    """Makes `current` in a folder of builds lead to one of them."""
+    pointer = builds / f".current-{os.getpid()}"
+    pointer.unlink(missing_ok=True)
+    pointer.symlink_to(build_id)
+    pointer.replace(builds / "current")
 
 
 def _live_before(build_id: str, history: tuple[Approval, ...]) -> list[str]:

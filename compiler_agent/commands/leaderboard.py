@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.builds import BuildStore
 from compiler_agent import readiness
+from compiler_agent.blob_store import open_blobs
 from compiler_agent.board_actions import BuildActions
 from compiler_agent.board_settings import BoardSettings, read_board_settings
 from compiler_agent.commands.options import JsonOption
@@ -83,7 +83,7 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
     )
     shown = Board(
         ledger=Ledger(settings.ledger_url),
-        blobs=BlobStore(settings.blobs),
+        blobs=open_blobs(settings),
         builds=BuildStore(settings.home),
         counters=board.counters,
         actions=BuildActions(settings),

@@ -8,12 +8,12 @@ import typer
 from rich.markup import escape
 from rich.table import Table
 
-from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.model_calls import ModelCalls
 from candidates.printable import printable
 from candidates.record import Record
 from candidates.spending import BudgetStop, Caps, Usage
+from compiler_agent.blob_store import open_blobs
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.models.budget import most_input_tokens
 from compiler_agent.models.completion import (
@@ -97,7 +97,7 @@ def _check(endpoint: Endpoint, settings: Settings, ledger: Ledger) -> CheckedEnd
     tokens = most_input_tokens(_PROBE) + _PROBE.max_output_tokens
     ModelCalls(ledger).open_account(account, Caps(tokens=tokens, calls=1))
     try:
-        model = open_model(endpoint, settings.home, os.environ, ledger, BlobStore(settings.blobs), _POLICY)
+        model = open_model(endpoint, settings.home, os.environ, ledger, open_blobs(settings), _POLICY)
         if model.price is not None:
             price = {"usd_per_million_tokens": model.price.price, "price_source": model.price.source}
             unchecked = unchecked.model_copy(update=price)

@@ -7,11 +7,12 @@ import typer
 from pydantic import ValidationError
 
 from candidates.candidate import Proposal
-from candidates.ledger.blobs import BlobError, BlobStore
+from candidates.ledger.blobs import BlobError
 from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.proposals import proposals_of
 from candidates.printable import printable
 from candidates.transcript import Transcript, Turn
+from compiler_agent.blob_store import open_blobs
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.models.completion import (
     AssistantMessage,
@@ -70,7 +71,7 @@ _Dialogue = list[tuple[Turn, ModelRequest, Completion]]
 
 
 def _read(settings: Settings, proposal: Proposal, redactor: Redactor) -> _Dialogue:
-    blobs = BlobStore(settings.blobs)
+    blobs = open_blobs(settings)
 
     def content(digest: str) -> bytes:
         try:

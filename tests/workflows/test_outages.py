@@ -57,7 +57,7 @@ def test_a_run_goes_on_after_each_outage(tmp_path):
     expected = undisturbed(RUN, tmp_path, OPTIONS)
     with open_folder() as folder:
         service = Service(folder, *OPTIONS)
-        with small_disk(service.settings.blobs) as disk, service.running():
+        with small_disk(service.settings.home / "blobs") as disk, service.running():
             ledger = Ledger(service.settings.ledger_url)
             RUN.begin(service.address, ledger)
             outages = {

@@ -19,18 +19,23 @@ import workflows.activities
 from candidates.builder import CompilerUnavailable
 from candidates.forge import ForgeRefused
 from candidates.judge.sanitizers import SanitizersUnavailable
+from candidates.ledger.blobs import BlobError
+from candidates.ledger.faults import LedgerAway
 from candidates.ledger.ledger import LedgerError
+from candidates.ledger.object_blobs import BlobsAway
 from candidates.ledger.tables import DoesNotFit
 from candidates.serving_build.builds import BuildNotFound
 from candidates.serving_build.counters import CountersUnreadable
 from candidates.serving_build.runtime import BuildRefused
 from candidates.serving_build.signing import SigningKeyFault
+from candidates.store_faults import StoreReadOnly
 from compiler_agent.models.completion import ModelRejectedRequest
 from compiler_agent.outcome import UserFault
 from kernel_sandbox.sandbox import SandboxError, SandboxUnavailable
 from traces.requests import TraceError
 from traces.served_model import ModelError
 from traces.sources.fsspec_source import BadSourceUrl
+from traces.sources.source import SourceUnavailable
 from workflows.activities.failures import FailuresByCause
 from workflows.activities.survey import DeviceError
 from workflows.retries import BUG_TRIES, LONGEST, MACHINERY_TRIES, RETRY, USER_FAULTS, tries_of
@@ -38,7 +43,7 @@ from workflows.retries import BUG_TRIES, LONGEST, MACHINERY_TRIES, RETRY, USER_F
 CLASSES = (
     *(TraceError, ModelError, SandboxUnavailable, CompilerUnavailable, SanitizersUnavailable, LedgerError),
     *(DeviceError, UserFault, ModelRejectedRequest, SigningKeyFault, ForgeRefused),
-    *(BuildRefused, BuildNotFound, CountersUnreadable, DoesNotFit, BadSourceUrl),
+    *(BuildRefused, BuildNotFound, CountersUnreadable, DoesNotFit, BadSourceUrl, BlobError),
 )
 
 
@@ -59,6 +64,10 @@ def test_user_faults_are_classes_of_ours():
         (CompilerUnavailable("no g++"), 1),
         (AnotherTraceError("unreadable"), 1),
         (OperationalError("SELECT 1", {}, Exception("the server closed the connection")), MACHINERY_TRIES),
+        (LedgerAway("SELECT 1", {}, Exception("nobody answers")), MACHINERY_TRIES),
+        (BlobsAway("nobody answers"), MACHINERY_TRIES),
+        (SourceUnavailable("nobody answers"), MACHINERY_TRIES),
+        (StoreReadOnly(errno.EACCES, "Permission denied"), MACHINERY_TRIES),
         (SandboxError("somebody killed it"), MACHINERY_TRIES),
         (ConnectionRefusedError("nobody listens"), MACHINERY_TRIES),
         (OSError(errno.ENOSPC, "No space left on device"), MACHINERY_TRIES),

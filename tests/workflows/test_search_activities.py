@@ -233,6 +233,30 @@ def test_failed_builds_are_recorded_in_the_order_of_the_proposals(ledger, tmp_pa
     assert [attempt.proposal for attempt in ledger.attempts("run", TASK.id)] == proposals
 
 
+def test_a_kernel_whose_artifact_is_gone_is_built_once_more(ledger, tmp_path):
+    """Pruned, or left behind on another machine."""
+    blobs = BlobStore(tmp_path / "blobs")
+    proposals, generation = _built_generation(ledger, blobs)
+    (artifact,) = {ledger.artifact(TASK.id, proposal.candidate.id) for proposal in proposals}
+    (lost,) = (blob for blob in blobs.list() if blob.digest == artifact)
+    blobs.remove(lost)
+    build = BuildActivities(ledger, blobs, FixedBuilder(b"built anew"), CountedReports(), parallel=1)
+    ActivityEnvironment().run(build.build_generation, generation)
+    for proposal in proposals:
+        assert blobs.get(ledger.artifact(TASK.id, proposal.candidate.id)) == b"built anew"
+    other = BuildActivities(ledger, blobs, FixedBuilder(b"built again"), CountedReports(), parallel=1)
+    ActivityEnvironment().run(other.build_generation, generation)
+    assert blobs.get(ledger.artifact(TASK.id, proposals[0].candidate.id)) == b"built anew"
+
+
+class FixedBuilder:
+    def __init__(self, artifact):
+        self._artifact = artifact
+
+    def build(self, task, candidate):
+        return self._artifact
+
+
 class CountedReports:
     """Says how often it was asked, or that the machine has no compiler."""
 

@@ -19,7 +19,7 @@ from candidates.serving_build.builds import BuildNotFound, BuildStore
 from candidates.serving_build.counted_traffic import read_counted_traffic
 from candidates.serving_build.counters import add_up, counted_of
 from candidates.serving_build.runtime import BuildRefused
-from candidates.whole_file import write_whole
+from candidates.whole_file import PARTIAL, write_whole
 from traces.formats.read import read_trace
 from traces.sources.new_rows import find_new_rows
 from traces.sources.source import TrafficSource
@@ -117,8 +117,8 @@ class NightlyActivities:
     @contextmanager
     def _incoming(self, ask: NightInput) -> Iterator[Path]:
         """An empty folder of this schedule, for one process at a time; what a killed one left in it goes."""
-        folder = self._traffic / f"incoming-{ask.schedule.id}"
-        with hold_lock(self._traffic / f".{ask.schedule.id}.lock"):
+        folder = self._traffic / f"{PARTIAL}{ask.schedule.id}"
+        with hold_lock(self._traffic / f".lock-{ask.schedule.id}"):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
             try:

@@ -123,7 +123,10 @@ class BuildActivities:
     def _build(self, task: KernelTask, candidate: Candidate) -> Rejected | None:
         """None: its artifact is there."""
         self._ledger.put_candidate(candidate)
-        if self._ledger.artifact(task.id, candidate.id) is not None:
+        known = self._ledger.artifact(task.id, candidate.id)
+        if known is not None and self._blobs.keep(known):
+            # Once more: whoever prunes may have noted it just before it was kept.
+            self._ledger.put_artifact(task.id, candidate.id, known)
             return None
         built = self._builder.build(task, candidate)
         if isinstance(built, Rejected):

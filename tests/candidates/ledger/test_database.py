@@ -1,25 +1,20 @@
-"""Opening the ledger's database: whole however many open it at once, mended where something is missing."""
+"""Opening the ledger's database: whole however many open it at once."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
 import pytest
-from sqlalchemy import create_engine, inspect, text
+from sqlalchemy import text
 from sqlalchemy.exc import DatabaseError
 from sqlalchemy.orm import Session
 
-from candidates.ledger.database import LedgerUrlError, commit_in_order, open_database
+from candidates.ledger.database import LedgerUrlError, commit_in_order, connect_database
 from candidates.ledger.ledger import Ledger
-from candidates.ledger.tables import ProgressRow, Table
+from candidates.ledger.tables import ProgressRow
 from candidates.run import Progress, Stage
 from tests.candidates.past_searches import REQUEST
 
 WORKERS = 8
-
-
-def names_of_indexes(url: str) -> set[str]:
-    found = inspect(create_engine(url)).get_multi_indexes().values()
-    return {index["name"] for indexes in found for index in indexes}
 
 
 def test_workers_that_open_a_new_ledger_at_once_all_find_it_whole(ledger_url):
@@ -33,19 +28,6 @@ def test_workers_that_open_a_new_ledger_at_once_all_find_it_whole(ledger_url):
         opened = list(pool.map(open_and_write, range(WORKERS)))
     assert {entry.run_id for entry in Ledger(ledger_url).runs()} == set(opened)
     assert len(opened) == WORKERS
-
-
-def test_an_older_ledger_gets_the_tables_and_indexes_that_it_lacks(ledger_url):
-    ledger = Ledger(ledger_url)
-    ledger.open_run(REQUEST, "run-1")
-    whole = names_of_indexes(ledger_url)
-    with ledger.engine.begin() as connection:
-        for statement in ("DROP TABLE memory_cards", "DROP INDEX attempts_by_task", "DROP INDEX ix_tasks_op"):
-            connection.execute(text(statement))
-    assert names_of_indexes(ledger_url) < whole
-    assert [entry.run_id for entry in Ledger(ledger_url).runs()] == ["run-1"]
-    assert names_of_indexes(ledger_url) == whole
-    assert set(inspect(create_engine(ledger_url)).get_table_names()) == set(Table.metadata.tables)
 
 
 def test_whoever_opens_a_whole_ledger_waits_for_no_writer(ledger_url):
@@ -122,6 +104,6 @@ def test_there_is_room_for_more_rows_than_32_bits_count(ledger_url):
 )
 def test_a_url_of_no_ledger_is_refused_without_its_password(url, words):
     with pytest.raises(LedgerUrlError, match=words) as refused:
-        open_database(url)
+        connect_database(url)
     assert "cret" not in str(refused.value)
     assert refused.value.__cause__ is None

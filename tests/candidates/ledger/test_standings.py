@@ -343,13 +343,6 @@ def test_filters_leave_only_what_they_name(ledger):
         assert len(find_standings(ledger, asked, serving=NOBODY).standings) == sources, filters
 
 
-def test_the_ledger_of_an_older_release_gets_its_standings_when_it_is_opened(ledger, ledger_url):
-    tried(ledger)
-    kept = lines(ledger)
-    StandingRow.__table__.drop(ledger.engine)
-    assert lines(Ledger(ledger_url)) == kept
-
-
 def test_a_text_with_a_nul_has_a_standing(ledger):
     hostile = attempt("kernel", measurement(2.0), agent="a\0gent")
     tried(ledger, hostile)

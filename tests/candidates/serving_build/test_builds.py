@@ -216,8 +216,21 @@ def test_garbage_collection_keeps_what_was_approved_lately(
     store.rollback(by="a person")
     assert store.collect_garbage(keep=0) == ()
     age_approvals(tmp_path, APPROVED_KEPT_DAYS + 1)
-    assert set(store.collect_garbage(keep=0)) == {ids[1], ids[2]}
+    assert set(store.collect_garbage(keep=0, dry_run=True)) == {ids[1], ids[2]}
+    assert set(store.collect_garbage(keep=0, wanted=(ids[1],))) == {ids[2]}
+    assert {build.id for build in store.list()} == {ids[0], ids[1]}
     assert store.current() == ids[0]
+
+
+def test_garbage_collection_keeps_as_many_ways_back_as_are_asked_for(
+    store: BuildStore, ids: tuple[str, ...], tmp_path: Path
+) -> None:
+    for age, build_id in enumerate(ids):
+        store.approve(build_id, by="a person")
+        os.utime(tmp_path / "builds" / build_id, (1e9 + age, 1e9 + age))
+    age_approvals(tmp_path, APPROVED_KEPT_DAYS + 1)
+    assert store.collect_garbage(keep=2) == ()
+    assert store.collect_garbage(keep=1) == (ids[0],)
 
 
 def test_a_build_that_is_written_again_counts_as_new(
