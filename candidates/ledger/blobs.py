@@ -63,7 +63,7 @@ class BlobStore:
         try:
             content = self._place.read(_require(digest))
         except (FileNotFoundError, IsADirectoryError) as error:
-            raise BlobError(f"blob {digest} is not in {self._place} ({error.strerror})") from error
+            raise BlobError(f"blob {digest} is not in {self._place} ({error.strerror or 'not found'})") from error
         if hashlib.sha256(content).hexdigest() != digest:
             raise BlobError(
                 f"blob {digest} in {self._place} does not have the content that its name promises: restore it from a "

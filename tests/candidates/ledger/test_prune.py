@@ -238,7 +238,7 @@ histories = st.fixed_dictionaries(
 )
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=12)
 @given(history=histories)
 def test_whatever_happened_all_that_a_win_needs_is_there_afterwards(history):
     with tempfile.TemporaryDirectory() as folder:
