@@ -40,7 +40,8 @@ RUN_ID, NAMESPACE = "run-of-the-pipeline", "default"
 FEWEST_EVALUATIONS_PER_S = 20.0
 _LOOK_EVERY_S = 1.0
 _WARM_SHARE = 0.2
-"""Of the candidates; memory that a worker takes up to there is what it needs, and growth what comes after."""
+"""Of the candidates; memory that a worker takes up to there is what it needs, and growth what it takes from there until
+all were tried. What ships afterwards is done once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,8 @@ class Sampler:
     def __init__(self, ledger: Ledger, processes: dict[str, psutil.Process], candidates: int) -> None:
         """What a process starts counts as its own."""
         self._ledger, self._processes, self._candidates = ledger, processes, candidates
-        self._first, self._warm, self._last = dict[str, Use](), dict[str, Use](), dict[str, Use]()
+        self._first, self._warm = dict[str, Use](), dict[str, Use]()
+        self._tried, self._last = dict[str, Use](), dict[str, Use]()
         self._began_s, self._machine_s = time.monotonic(), _busy_s_of_machine()
 
     async def look_on(self) -> None:
@@ -68,9 +70,12 @@ class Sampler:
     def look(self) -> None:
         self._last = {name: _use_of(process) for name, process in self._processes.items()}
         self._first = self._first or self._last
-        if not self._warm and _count_attempts(self._ledger) >= _WARM_SHARE * self._candidates:
+        done = _count_attempts(self._ledger)
+        if not self._warm and done >= _WARM_SHARE * self._candidates:
             self._warm = self._last
             _LOG.info("warm after %.0f s", time.monotonic() - self._began_s)
+        if not self._tried and done >= self._candidates:
+            self._tried = self._last
 
     def uses(self) -> list[dict[str, Any]]:
         wall_s = time.monotonic() - self._began_s
@@ -79,7 +84,7 @@ class Sampler:
                 "process": name,
                 "cores": round((last.cpu_s - self._first[name].cpu_s) / wall_s, 3),
                 "memory_bytes": last.memory_bytes,
-                "memory_growth_bytes": last.memory_bytes - self._warm.get(name, last).memory_bytes,
+                "memory_growth_bytes": self._tried[name].memory_bytes - self._warm[name].memory_bytes,
             }
             for name, last in self._last.items()
         ]

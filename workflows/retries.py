@@ -71,6 +71,8 @@ RETRY = RetryPolicy(
 HEARTBEAT_TIMEOUT = timedelta(seconds=20)
 """A killed worker is noticed after this long; `activities.heartbeat` beats four times as often."""
 
+_HALF_AN_HOUR = timedelta(minutes=30)
+
 LONGEST = {
     # One that is given up while its thread waits for a model is begun again beside it, and pays a second time.
     "propose": timedelta(hours=2),
@@ -104,6 +106,12 @@ LONGEST = {
     ),
 }
 """What one try of an activity may take while its worker lives: more means that it hangs."""
+
+
+def is_endless(name: str, tries: int, since_first: timedelta) -> bool:
+    """Whether an activity that is begun for the `tries`-th time hangs, or takes its worker with it, however often it is
+    tried: nothing tells Temporal so, and MACHINERY_TRIES of the longest time would be days."""
+    return tries > BUG_TRIES and since_first > BUG_TRIES * LONGEST[name] + _HALF_AN_HOUR
 
 
 def tries_of(error: BaseException) -> int:

@@ -4,10 +4,12 @@ Temporal compares names, so each must be that of a class.
 """
 
 import asyncio
+import contextlib
 import dataclasses
 import errno
 import importlib
 import pkgutil
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from sqlalchemy.exc import OperationalError
@@ -92,6 +94,18 @@ def test_half_an_hour_away_is_survived():
     assert 1800 <= waits_s < 1900
 
 
+@pytest.mark.parametrize(
+    ("tries", "hours", "endless"), [(BUG_TRIES + 1, 2, True), (BUG_TRIES, 9, False), (MACHINERY_TRIES, 0.5, False)]
+)
+def test_what_was_begun_often_and_for_long_is_begun_no_more(tries, hours, endless):
+    """Begun, killed or hung, and begun again: no failure of it is ever told."""
+    environment = environment_of("evaluate_generation", tries)
+    since = datetime.now(UTC) - timedelta(hours=hours)
+    environment.info = dataclasses.replace(environment.info, scheduled_time=since)
+    with pytest.raises(ApplicationError, match="never ended") if endless else contextlib.nullcontext():
+        served_by(environment, lambda: None)
+
+
 def test_what_a_user_must_mend_keeps_its_name_and_its_words():
     failure = failure_of(AnotherTraceError("row 3 is cut"), 1)
     assert (failure.type, failure.message, failure.non_retryable) == ("TraceError", "row 3 is cut", True)
@@ -110,7 +124,7 @@ def test_every_activity_has_a_longest_time_and_beats():
     names = {name for each in classes for name, work in vars(each).items() if hasattr(work, _ACTIVITY)}
     assert names == set(LONGEST)
     beats = []
-    environment = ActivityEnvironment()
+    environment = environment_of("propose", 1)
     environment.on_heartbeat = lambda *_: beats.append(_)
     served_by(environment, lambda: None)
     assert beats
@@ -121,8 +135,7 @@ _ACTIVITY = "__temporal_activity_definition"
 
 def failure_of(error, attempt):
     """What an activity that raises it in this try ends with."""
-    environment = ActivityEnvironment()
-    environment.info = dataclasses.replace(environment.info, attempt=attempt)
+    environment = environment_of("propose", attempt)
 
     def fail():
         raise error
@@ -130,6 +143,15 @@ def failure_of(error, attempt):
     with pytest.raises(Exception) as failure:  # noqa: PT011 -- which one is the question
         served_by(environment, fail)
     return failure.value
+
+
+def environment_of(activity, attempt):
+    environment = ActivityEnvironment()
+    now = datetime.now(UTC)
+    environment.info = dataclasses.replace(
+        environment.info, activity_type=activity, attempt=attempt, scheduled_time=now
+    )
+    return environment
 
 
 def given_up(error, attempt):

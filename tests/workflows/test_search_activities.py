@@ -5,7 +5,7 @@ import time
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from candidates.agent import Stop, stop_for_device
+from candidates.agent import Attempt, Stop, stop_for_device
 from candidates.builder import CompilerUnavailable
 from candidates.candidate import Candidate, LanguageName, Proposal
 from candidates.compiler_report import CompilerReport
@@ -16,6 +16,7 @@ from candidates.ledger.ledger import Ledger, LedgerError
 from candidates.ledger.model_calls import ModelCalls
 from candidates.ledger.reports import RecordedReports
 from candidates.ledger.waiting import waiting_for_device
+from candidates.promotion import Gate, PromotionDecision
 from candidates.run import RunRequest, SearchEnd
 from candidates.spending import Caps, ModelBudget
 from candidates.task import ErrorBound, InputSpec, KernelTask, TensorSpec, Workload
@@ -154,6 +155,36 @@ def test_counters_are_read_of_what_is_fastest_and_why_they_are_missing_is_told(
     assert [attempt.counters for attempt in ledger.attempts("run", TASK.id)] == [counters, None]
     first, second = (each.progress.message for each in ledger.progress_after("run", 0))
     assert (first, second) == (f"screened at 1.50x{told}", "screened at 1.25x")
+
+
+def test_a_settling_that_was_killed_after_its_promotion_ends_with_that(ledger, tmp_path):
+    """Raced again the other finalist might win: a task would have two winners in one run."""
+    blobs = BlobStore(tmp_path / "blobs")
+    proposals, _ = _built_generation(ledger, blobs)
+    accepted = Accepted(evidence=EvidenceKind.NATIVE, seed=1, calls_checked=4, worst_error_in_bounds=0.5)
+    for proposal, speedup in zip(proposals, (1.5, 1.25), strict=True):
+        attempt = Attempt(proposal=proposal, verdict=accepted, measurement=measurement(speedup))
+        assert ledger.put_attempt("run", TASK.id, attempt)
+        assert not ledger.put_attempt("run", TASK.id, attempt)
+    slower = proposals[1].candidate.id
+    gates = (Gate(name="confirmed win", figure=1.25, bound="> 1.03", passed=True),)
+    ledger.put_promotion("run", PromotionDecision(task_id=TASK.id, candidate_id=slower, gates=gates))
+
+    activities = DeviceSearchActivities(
+        ledger, blobs, judge=None, sanitizers=None, benchmark=None, live=None, count=None
+    )
+    ActivityEnvironment().run(
+        activities.settle_winner, SettleInput(run_id="run", task_id=TASK.id, stop_reason="budget")
+    )
+    (end,) = ledger.search_ends("run")
+    assert (end.decision, end.candidate_id) == ("won", slower)
+
+
+def test_of_two_tries_that_measure_the_first_counts_for_both(ledger, tmp_path):
+    (first, _), _ = _built_generation(ledger, BlobStore(tmp_path / "blobs"))
+    earlier, later = measurement(1.5), measurement(1.25)
+    assert ledger.put_measurement("run", TASK.id, first.candidate.id, earlier) == earlier
+    assert ledger.put_measurement("run", TASK.id, first.candidate.id, later) == earlier
 
 
 class RememberingAgent:

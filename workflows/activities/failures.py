@@ -4,6 +4,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 from temporalio import activity
@@ -11,7 +12,7 @@ from temporalio.exceptions import ApplicationError, CancelledError
 from temporalio.worker import ActivityInboundInterceptor, ExecuteActivityInput, Interceptor
 
 from workflows.activities.heartbeat import beating
-from workflows.retries import MACHINERY_TRIES, name_of, tries_of
+from workflows.retries import MACHINERY_TRIES, is_endless, name_of, tries_of
 
 
 class FailuresByCause(Interceptor):
@@ -21,6 +22,7 @@ class FailuresByCause(Interceptor):
 
 class _ByCause(ActivityInboundInterceptor):
     async def execute_activity(self, input: ExecuteActivityInput) -> Any:
+        _refuse_endless(activity.info())
         if not inspect.iscoroutinefunction(input.fn):
             input.fn = _with_beats(input.fn)
         try:
@@ -38,6 +40,17 @@ class _ByCause(ActivityInboundInterceptor):
                 raise
             message = str(error) if begun == 1 else f"{error} (the last of {begun} tries)"
             raise ApplicationError(message, type=name_of(error), non_retryable=True) from error
+
+
+def _refuse_endless(asked: activity.Info) -> None:
+    since_first = datetime.now(UTC) - asked.scheduled_time
+    if is_endless(asked.activity_type, asked.attempt, since_first):
+        raise ApplicationError(
+            f"{asked.activity_type} was begun {asked.attempt - 1} times in {since_first} and never ended: it hangs, or "
+            "its worker dies of it; see the worker's log",
+            type="NeverEnds",
+            non_retryable=True,
+        )
 
 
 def _with_beats(work: Callable[..., Any]) -> Callable[..., Any]:
