@@ -155,7 +155,7 @@ def test_a_run_goes_through_its_workers_and_outlasts_its_server(home, up):
             time.sleep(0.1)
         (server,) = (program for program in read_up_health(home.path).programs if program.name == "temporal")
         os.kill(server.pid, signal.SIGKILL)
-        stdout, stderr = run.communicate(timeout=PATIENCE_S)
+        stdout, stderr = run.communicate(timeout=5 * PATIENCE_S)
     assert run.returncode in (0, 1), stderr
     assert json.loads(stdout)["run_id"] == runs[0].run_id
     assert not (home.path / "logs" / "worker.log").exists()  # that of a run with workers of its own
