@@ -1,6 +1,7 @@
 """check_configuration: whether every setting can be read, and whether what the settings name is there."""
 
 import difflib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 
 from candidates.ledger.ledger import Ledger
@@ -14,6 +15,7 @@ from compiler_agent.retention_settings import read_retention_settings
 from compiler_agent.setting_keys import KEYS, OTHERS_VARIABLES
 from compiler_agent.settings import Settings, read_settings
 from compiler_agent.temporal_security import read_temporal_security
+from compiler_agent.temporal_status import read_temporal
 from compiler_agent.user_faults import as_user_fault
 from compiler_agent.webhook_settings import read_webhook_targets
 
@@ -62,18 +64,13 @@ def _check_names(environment: Mapping[str, str]) -> Finding:
 
 
 def _check_values(environment: Mapping[str, str], tries: bool) -> Iterator[Finding]:
-    try:
-        settings = read_settings(environment)
-    except Exception as error:  # noqa: BLE001  (_fault raises what is not the user's)
-        yield _fault("settings", error)
+    found = _tried("settings", "can be read", lambda: read_settings(environment))
+    yield found
+    if not found.is_there:
         return
-    yield _good("settings", "can be read")
+    settings = read_settings(environment)
     for name, read in READERS.items():
-        try:
-            read(settings, environment)
-            yield _good(name, "can be read")
-        except Exception as error:  # noqa: BLE001  (_fault raises what is not the user's)
-            yield _fault(name, error)
+        yield _tried(name, "can be read", functools.partial(read, settings, environment))
     if tries:
         yield from _try(settings)
 
@@ -82,24 +79,23 @@ def _try(settings: Settings) -> Iterator[Finding]:
     home = examine_disk(settings)
     yield home
     if home.is_there or not settings.ledger_url.startswith("sqlite"):
-        try:
-            Ledger(settings.ledger_url)
-            yield _good("ledger", "can be opened")
-        except Exception as error:  # noqa: BLE001  (_fault raises what is not the user's)
-            yield _fault("ledger", error)
-    yield examine_temporal(settings)
+        yield _tried("ledger", "can be opened", lambda: Ledger(settings.ledger_url))
+    address, namespace = settings.temporal_address, settings.temporal_namespace
+    if address is None:
+        yield examine_temporal(settings)
+    else:
+        yield _tried("Temporal", f"{namespace} at {address}", lambda: read_temporal(address, namespace, ()))
     yield examine_sandbox(settings)
     if settings.gpu_uuid is not None:
         yield examine_named_gpu(settings)
 
 
-def _good(name: str, detail: str) -> Finding:
-    return Finding(name=name, is_there=True, is_needed=True, detail=detail)
-
-
-def _fault(name: str, error: Exception) -> Finding:
+def _tried(name: str, detail: str, act: Callable[[], object]) -> Finding:
     """Raises what is no fault of the user's."""
-    fault = as_user_fault(error)
-    if fault is None:
-        raise error
-    return Finding(name=name, is_there=False, is_needed=True, detail=fault)
+    try:
+        act()
+    except Exception as error:
+        if (fault := as_user_fault(error)) is None:
+            raise
+        return Finding(name=name, is_there=False, is_needed=True, detail=fault)
+    return Finding(name=name, is_there=True, is_needed=True, detail=detail)

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 from temporalio.api.enums.v1 import TaskQueueType
 from temporalio.api.taskqueue.v1 import TaskQueue
-from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest, ListNamespacesRequest
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest, DescribeTaskQueueRequest, ListNamespacesRequest
 from temporalio.client import Client
-from temporalio.service import RPCError
+from temporalio.service import RPCError, RPCStatusCode
 
 from candidates.record import Record
 from compiler_agent.temporal_server import TemporalUnavailable
@@ -45,17 +45,28 @@ async def _read(address: str, namespace: str, queues: Sequence[str]) -> Temporal
     try:
         async with asyncio.timeout(ASKED_S):
             client = await connect(address, namespace)
-            listed = await client.workflow_service.list_namespaces(ListNamespacesRequest(page_size=1000))
-            names = tuple(sorted(one.namespace_info.name for one in listed.namespaces))
-            if namespace not in names:
-                raise TemporalUnavailable(
-                    f"the Temporal server at {address} has no namespace {namespace}, it has {', '.join(names)}: "
-                    "set COMPILER_AGENT_TEMPORAL_NAMESPACE"
-                )
+            await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=namespace))
+            names = await _namespaces(client)
             described = await asyncio.gather(*(_describe(client, namespace, queue) for queue in queues))
-    except (RPCError, TimeoutError) as error:
-        raise TemporalUnavailable(f"the Temporal server at {address} does not answer ({error or 'in time'})") from error
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            raise TemporalUnavailable(
+                f"the Temporal server at {address} has no namespace {namespace}: make it, or set "
+                "COMPILER_AGENT_TEMPORAL_NAMESPACE to one that it has"
+            ) from error
+        raise TemporalUnavailable(f"the Temporal server at {address} refuses: {error.message}") from error
+    except TimeoutError as error:
+        raise TemporalUnavailable(f"the Temporal server at {address} does not answer within {ASKED_S:g} s") from error
     return TemporalStatus(address=address, namespace=namespace, namespaces=names, queues=tuple(described))
+
+
+async def _namespaces(client: Client) -> tuple[str, ...]:
+    """Ours alone where the server does not tell us of others."""
+    try:
+        listed = await client.workflow_service.list_namespaces(ListNamespacesRequest(page_size=1000))
+    except RPCError:
+        return (client.namespace,)
+    return tuple(sorted(one.namespace_info.name for one in listed.namespaces))
 
 
 async def _describe(client: Client, namespace: str, queue: str) -> QueueStatus:

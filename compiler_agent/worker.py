@@ -1,6 +1,8 @@
 """A worker process: serves task queues until it is told to stop."""
 
 import asyncio
+import functools
+import logging
 import signal
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +13,7 @@ from typing import Any
 
 from temporalio.client import Client, TLSConfig
 from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
 from temporalio.worker import Worker
 
 from compiler_agent.temporal_security import read_temporal_security
@@ -38,6 +41,18 @@ class QueueService:
     """Activities at once; 1 on a device queue, which is its lease."""
 
 
+@functools.cache
+def runtime() -> Runtime:
+    """The process's own: what the SDK's core has to say goes to Python's log; by default it writes on standard output,
+    which belongs to results."""
+    forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
+    return Runtime(
+        telemetry=TelemetryConfig(
+            logging=LoggingConfig(TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding)
+        )
+    )
+
+
 async def connect(address: str, namespace: str) -> Client:
     """As the environment secures it. Raises TemporalUnavailable, and UserFault for credentials that cannot be read."""
     security = read_temporal_security()
@@ -49,6 +64,7 @@ async def connect(address: str, namespace: str) -> Client:
             data_converter=pydantic_data_converter,
             tls=tls if security.has_tls else False,
             api_key=security.api_key,
+            runtime=runtime(),
         )
     except RuntimeError as error:  # what temporalio raises when nobody answers
         over = " over TLS" if security.has_tls else ""

@@ -140,22 +140,34 @@ def test_a_second_one_on_the_machine_with_another_home_needs_another_port(home, 
 
 
 @pytest.mark.slow
-def test_a_run_goes_through_its_workers(home, up):
+def test_a_run_goes_through_its_workers_and_outlasts_its_server(home, up):
     ledger = Ledger(f"sqlite:///{home.path / 'ledger.sqlite'}")
     task = double_task()
     ledger.put_task(task)
-    ran = home.command("tune", task.id[:12], "--seconds", "5", "--attempts", "1", "--json")
-    assert ran.returncode in (0, 1), ran.stderr
-    assert json.loads(ran.stdout)["run_id"].startswith("tune-")
+    command = [*PROGRAM, "tune", task.id[:12], "--seconds", "5", "--attempts", "1", "--json"]
+    with subprocess.Popen(
+        command, env=home.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as run:
+        deadline = time.monotonic() + PATIENCE_S
+        while not (runs := ledger.runs()) or not ledger.progress_after(runs[0].run_id, 0):
+            assert run.poll() is None, run.communicate()[1]
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        (server,) = (program for program in read_up_health(home.path).programs if program.name == "temporal")
+        os.kill(server.pid, signal.SIGKILL)
+        stdout, stderr = run.communicate(timeout=5 * PATIENCE_S)
+    assert run.returncode in (0, 1), stderr
+    assert json.loads(stdout)["run_id"] == runs[0].run_id
     assert not (home.path / "logs" / "worker.log").exists()  # that of a run with workers of its own
 
 
 @pytest.mark.slow
 def test_what_is_killed_comes_back_the_server_at_the_same_address(home, up):
-    before = {program.name: program for program in read_up_health(home.path).programs}
+    before = {program.name: program for program in home.until_ready(up).programs}
+    ended = sum(program.restarts for program in before.values())
     for name in ("temporal", "worker device", "worker control", "leaderboard"):
         os.kill(before[name].pid, signal.SIGKILL)
-    health = home.until_ready(up, restarts=4)
+    health = home.until_ready(up, restarts=ended + 4)
     assert {program.name for program in health.programs if program.restarts} >= {"temporal", "worker device"}
     assert home.command("status").returncode == 0
 

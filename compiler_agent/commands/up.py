@@ -1,12 +1,14 @@
 """`compiler-agent up`: the whole service on this machine, for as long as the command lives."""
 
+import os
+
 from compiler_agent.board_settings import read_board_settings
+from compiler_agent.check_configuration import READERS
 from compiler_agent.local_service import serve_locally
 from compiler_agent.machine import require_machine
 from compiler_agent.ordinary_user import require_ordinary_user
 from compiler_agent.outcome import ExitCode, progress_console
 from compiler_agent.settings import read_settings
-from compiler_agent.webhook_settings import read_webhook_targets
 
 
 def up() -> ExitCode:
@@ -20,7 +22,8 @@ def up() -> ExitCode:
     settings = read_settings()
     require_ordinary_user(settings, "`compiler-agent up`")
     board = read_board_settings(settings.home)
-    read_webhook_targets()  # what the leaderboard will need is wrong now rather than again and again
+    for read in READERS.values():
+        read(settings, os.environ)  # what is wrong is said once and now, not by a program that ends again and again
     require_machine(settings)
     serve_locally(settings, board, progress_console)
     return ExitCode.DONE
