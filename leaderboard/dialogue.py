@@ -9,9 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from candidates.ledger.blobs import BlobError, BlobStore
+from candidates.ledger.object_blobs import BlobsAway
 from candidates.transcript import Transcript, Turn
 from leaderboard.written_bytes import written_bytes
 
@@ -71,7 +70,7 @@ def read_dialogue(blobs: BlobStore, digest: str, redact: Callable[[str], str]) -
     """`redact` takes keys out of a text. What cannot be read is said in `problem`."""
     try:
         transcript = Transcript.model_validate_json(blobs.get(digest))
-    except (BlobError, ValidationError):
+    except _UNREADABLE:
         return Dialogue(calls=(), left_out=0, problem=_MISSING)
     room = _Room(_MOST_BYTES)
     shown = transcript.turns[:MOST_TURNS]
@@ -81,7 +80,12 @@ def read_dialogue(blobs: BlobStore, digest: str, redact: Callable[[str], str]) -
     )
 
 
-_MISSING = "The dialogue is not where this ledger keeps such files: it was removed, or lies on another machine."
+_MISSING = (
+    "The dialogue is not where this ledger keeps such files: it was removed, lies on another machine, or the store does "
+    "not answer now."
+)
+_UNREADABLE = (BlobError, BlobsAway, ValueError, RecursionError)
+"""The last: nested too deep to be of ours."""
 
 
 def read_part(blobs: BlobStore, digest: str, number: int, part: Part, redact: Callable[[str], str]) -> str | None:
@@ -91,7 +95,7 @@ def read_part(blobs: BlobStore, digest: str, number: int, part: Part, redact: Ca
         if not 0 <= number < len(turns):
             return None
         content = blobs.get(turns[number].request if part == "request" else turns[number].answer)
-    except (BlobError, ValidationError):
+    except _UNREADABLE:
         return None
     return redact(content.decode(errors="replace"))
 
@@ -99,7 +103,7 @@ def read_part(blobs: BlobStore, digest: str, number: int, part: Part, redact: Ca
 def _read_call(blobs: BlobStore, turn: Turn, redact: Callable[[str], str], room: _Room) -> Call:
     try:
         request, answer = (_object(blobs.get(digest)) for digest in (turn.request, turn.answer))
-    except (BlobError, ValueError, RecursionError):  # the last: nested too deep to be of ours
+    except _UNREADABLE:
         nothing = Words(speaker="answer", text="", is_whole=True)
         return Call(turn=turn, model="", seconds=None, prefix=None, request=(), answer=nothing, problem=_MISSING)
     # Answers first: a reader wants those, and requests repeat each other.
