@@ -81,8 +81,8 @@ def read_dialogue(blobs: BlobStore, digest: str, redact: Callable[[str], str]) -
 
 
 _MISSING = (
-    "The dialogue is not where this ledger keeps such files: it was removed, lies on another machine, or the store does "
-    "not answer now."
+    "The dialogue is not where this ledger keeps such files: it was removed, lies on another machine, or the store "
+    "does not answer now."
 )
 _UNREADABLE = (BlobError, BlobsAway, ValueError, RecursionError)
 """The last: nested too deep to be of ours."""
