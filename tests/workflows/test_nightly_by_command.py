@@ -27,6 +27,7 @@ def environment(tmp_path, server_address):
     return os.environ | {
         "COMPILER_AGENT_HOME": str(tmp_path / "home"),
         "COMPILER_AGENT_TEMPORAL": server_address,
+        "COMPILER_AGENT_ALLOW_ROOT": "1",
         "COMPILER_AGENT_TEMPORAL_NAMESPACE": namespace,
     }
 

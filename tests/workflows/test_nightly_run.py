@@ -17,6 +17,7 @@ from candidates.ledger.nights import Nights
 from candidates.ledger.run_states import Failed, RunStates
 from candidates.nightly import Night, NightFailed, NightlySchedule, NightRan, NightSkipped
 from candidates.run import NightlyRequest, RunRequest
+from candidates.whole_file import PARTIAL
 from tests.workflows.night_shift import NightShift, report_of
 from traces.formats.read import read_trace
 from traces.sources.fsspec_source import FsspecSource
@@ -155,7 +156,7 @@ def test_what_a_killed_worker_recorded_is_gone_on_with(home, ledger, log, schedu
     log(5, 6)
     activities = NightlyActivities(ledger, home, FsspecSource)
     ask = NightInput(night_id="n-1", began_at="2026-01-01T02:00:00Z", schedule=schedule)
-    left = home / "traffic" / f"incoming-{schedule.id}" / "file"
+    left = home / "traffic" / f"{PARTIAL}{schedule.id}" / "file"
     left.parent.mkdir(parents=True)
     left.write_text("of a killed worker")
     first = ActivityEnvironment().run(activities.collect_traffic, ask)
