@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from candidates.record import Record
 from candidates.whole_file import write_whole
+from compiler_agent.home_lock import find_holder
 
 
 class ProgramState(StrEnum):
@@ -57,10 +58,13 @@ def write_up_health(home: Path, health: UpHealth) -> None:
     write_whole(_file(home), health.model_dump_json(indent=1).encode())
 
 
-def read_up_health(home: Path) -> UpHealth | None:
-    """What the latest `up` in this home last said; None where it ended in order. One that was killed leaves it."""
+def find_up(home: Path) -> UpHealth | None:
+    """What the `up` that has the home now last said; None: there is none."""
     with contextlib.suppress(FileNotFoundError, ValidationError):
-        return UpHealth.model_validate_json(_file(home).read_bytes())
+        health = UpHealth.model_validate_json(_file(home).read_bytes())
+        holder = find_holder(home)
+        # One that was killed leaves its file.
+        return health if holder is not None and holder.pid == health.pid else None
     return None
 
 

@@ -12,7 +12,7 @@ from compiler_agent.child_processes import start_child, stop_children
 from compiler_agent.home_lock import HomeTaken, hold_home
 from compiler_agent.local_service import service_of
 from compiler_agent.outcome import UserFault
-from compiler_agent.program_health import read_up_health
+from compiler_agent.program_health import find_up
 from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import temporal_server
 from compiler_agent.worker_programs import WORKER_PATIENCE_S, queue_names, worker_command, worker_environment
@@ -43,8 +43,8 @@ def open_run_place(settings: Settings) -> Iterator[RunPlace]:
 
 def _served_by(settings: Settings, taken: HomeTaken) -> str:
     """Raises HomeTaken where it is no `up`, UserFault where that one serves with other settings than we have."""
-    health = read_up_health(settings.home)
-    if health is None or taken.holder is None or taken.holder.pid != health.pid:
+    health = find_up(settings.home)
+    if health is None:
         raise taken
     wanted = service_of(settings, settings.temporal_address or health.service.temporal_address).model_dump()
     if differing := [

@@ -29,7 +29,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from candidates.nightly import SCHEDULE_PREFIX, NightlySchedule
 from compiler_agent.outcome import UserFault
-from compiler_agent.program_health import read_up_health
+from compiler_agent.program_health import find_up
 from compiler_agent.settings import Settings
 from compiler_agent.worker import connect
 from workflows import queues
@@ -57,8 +57,8 @@ class KnownSchedule:
 
 def with_schedules(settings: Settings, work: Callable[["Schedules"], Awaitable[R]]) -> R:
     """What `work` comes to. Raises UserFault and TemporalUnavailable."""
-    health = read_up_health(settings.home)
-    address = settings.temporal_address or (None if health is None else health.service.temporal_address)
+    up = find_up(settings.home)
+    address = settings.temporal_address or (None if up is None else up.service.temporal_address)
     if address is None:
         raise UserFault(
             "schedules live on a Temporal server that stays: start `compiler-agent up`, or set COMPILER_AGENT_TEMPORAL "
@@ -71,7 +71,7 @@ def with_schedules(settings: Settings, work: Callable[["Schedules"], Awaitable[R
     try:
         return asyncio.run(do())
     except RPCError as error:
-        fault = _as_fault(error, settings)
+        fault = _as_fault(error, address, settings.temporal_namespace)
         if fault is None:
             raise
         raise fault from error
@@ -207,17 +207,15 @@ async def _read(described: ScheduleDescription, client: Client) -> KnownSchedule
     )
 
 
-def _as_fault(error: RPCError, settings: Settings) -> UserFault | None:
+def _as_fault(error: RPCError, address: str, namespace: str) -> UserFault | None:
     match error.status:
         case RPCStatusCode.INVALID_ARGUMENT:
             return UserFault(f"the server does not take this schedule: {error.message}")
         case RPCStatusCode.NOT_FOUND:
-            return UserFault(
-                f"{error.message} (at {settings.temporal_address}, namespace {settings.temporal_namespace})"
-            )
+            return UserFault(f"{error.message} (at {address}, namespace {namespace})")
         case RPCStatusCode.UNAVAILABLE | RPCStatusCode.DEADLINE_EXCEEDED:
-            return UserFault(f"the Temporal server at {settings.temporal_address} does not answer: {error.message}")
+            return UserFault(f"the Temporal server at {address} does not answer: {error.message}")
         case RPCStatusCode.PERMISSION_DENIED | RPCStatusCode.UNAUTHENTICATED:
-            return UserFault(f"the Temporal server at {settings.temporal_address} refuses: {error.message}")
+            return UserFault(f"the Temporal server at {address} refuses: {error.message}")
         case _:
             return None

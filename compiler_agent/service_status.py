@@ -14,10 +14,9 @@ from candidates.ledger.tables import DeviceRow
 from candidates.record import Record
 from candidates.serving_build.build import Build
 from candidates.serving_build.builds import BuildStore
-from compiler_agent.home_lock import find_holder
 from compiler_agent.machine import FREE_BYTES_NEEDED
 from compiler_agent.outcome import UserFault
-from compiler_agent.program_health import ProgramState, UpHealth, read_up_health
+from compiler_agent.program_health import ProgramState, UpHealth, find_up
 from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import TemporalUnavailable
 from compiler_agent.temporal_status import TemporalStatus, read_temporal
@@ -64,7 +63,7 @@ def read_service_status(settings: Settings) -> ServiceStatus:
     """Raises UserFault where there is no home to read."""
     if not settings.home.is_dir():
         raise UserFault(f"there is no home {settings.home}: set COMPILER_AGENT_HOME to that of the service")
-    up, free_bytes = _running_up(settings), shutil.disk_usage(settings.home).free
+    up, free_bytes = find_up(settings.home), shutil.disk_usage(settings.home).free
     ledger, build = _try(lambda: _read_ledger(settings)), _try(BuildStore(settings.home).live)
     devices = ledger.devices if isinstance(ledger, LedgerStatus) else ()
     temporal = _try(lambda: _read_temporal(settings, up, devices))
@@ -95,12 +94,6 @@ def _try(read: Callable[[], Part]) -> Part | str:
         if (fault := as_user_fault(error)) is None:
             raise
         return fault
-
-
-def _running_up(settings: Settings) -> UpHealth | None:
-    """What `up.json` says, if whoever wrote it is there."""
-    health, holder = read_up_health(settings.home), find_holder(settings.home)
-    return health if health is not None and holder is not None and holder.pid == health.pid else None
 
 
 def _read_ledger(settings: Settings) -> LedgerStatus:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from candidates.ledger.ledger import Ledger
-from compiler_agent.program_health import UpHealth, read_up_health
+from compiler_agent.program_health import UpHealth, find_up
 from tests.candidates.past_searches import double_task
 
 PROGRAM = (sys.executable, "-m", "compiler_agent")
@@ -43,7 +43,7 @@ class Home:
     def until_ready(self, up: "subprocess.Popen[str]", restarts: int = 0) -> UpHealth:
         deadline = time.monotonic() + PATIENCE_S
         while True:
-            health = read_up_health(self.path)
+            health = find_up(self.path)
             is_ready = health is not None and health.pid == up.pid and health.is_ready
             if is_ready and sum(program.restarts for program in health.programs) >= restarts:
                 return health
@@ -106,7 +106,7 @@ def test_it_serves_every_queue_and_status_is_healthy(home, up):
 @pytest.mark.slow
 def test_everything_listens_on_this_machine_alone(home, up):
     ours = set()
-    for program in read_up_health(home.path).programs:
+    for program in find_up(home.path).programs:
         for descriptor in Path(f"/proc/{program.pid}/fd").iterdir():
             target = os.readlink(descriptor)
             if target.startswith("socket:["):
@@ -153,7 +153,7 @@ def test_a_run_goes_through_its_workers_and_outlasts_its_server(home, up):
             assert run.poll() is None, run.communicate()[1]
             assert time.monotonic() < deadline
             time.sleep(0.1)
-        (server,) = (program for program in read_up_health(home.path).programs if program.name == "temporal")
+        (server,) = (program for program in find_up(home.path).programs if program.name == "temporal")
         os.kill(server.pid, signal.SIGKILL)
         stdout, stderr = run.communicate(timeout=5 * PATIENCE_S)
     assert run.returncode in (0, 1), stderr
@@ -181,7 +181,7 @@ def test_term_ends_it_in_order_with_nothing_left(home, up):
     names = [line.partition(":")[0] for line in stopped]
     assert names[-2:] == ["leaderboard", "temporal"]
     assert all(name.startswith("worker ") for name in names[:-2])
-    assert read_up_health(home.path) is None
+    assert not (home.path / "up.json").exists()
     assert home.processes() == []
     ran = home.command("status")
     assert ran.returncode == 1
@@ -198,7 +198,8 @@ def test_killed_it_leaves_nothing_that_runs_and_is_not_taken_for_running(home):
     while home.processes():
         assert time.monotonic() < deadline, home.processes()
         time.sleep(0.2)
-    assert read_up_health(home.path) is not None
+    assert (home.path / "up.json").exists()
+    assert find_up(home.path) is None
     assert home.command("status").returncode == 1
 
 

@@ -8,9 +8,7 @@ import typer
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.nights import Nights
 from candidates.printable import printable
-from compiler_agent.commands.options import (
-    JsonOption,
-)
+from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, UserFault, result_console
 from compiler_agent.schedule_report import print_schedule, print_schedules
 from compiler_agent.schedules import Schedules, with_schedules
