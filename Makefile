@@ -42,7 +42,7 @@ lock:
 	rm -rf $(VENV)-lock && $(PYTHON) -m venv $(VENV)-lock
 	$(VENV)-lock/bin/pip install --quiet torch==2.13.0 && $(VENV)-lock/bin/pip install --quiet '.[embedded]'
 	$(VENV)-lock/bin/pip freeze --all --exclude pip --exclude compiler-agent | sed 's/+cpu$$//' > requirements.lock
-	$(VENV)-lock/bin/pip install --quiet '.[embedded,llm,gpu,docker,forge,leaderboard,objects,postgresql,dev]'
+	$(VENV)-lock/bin/pip install --quiet '.[embedded,llm,gpu,docker,forge,leaderboard,objects,postgresql,telemetry,dev]'
 	$(VENV)-lock/bin/pip freeze --all --exclude pip --exclude compiler-agent | sed 's/+cpu$$//' > requirements-dev.lock
 	rm -rf $(VENV)-lock
 

@@ -9,7 +9,9 @@ from candidates.serving_build.signing import trusted_keys
 from compiler_agent.board_settings import read_board_settings
 from compiler_agent.digest_settings import read_digest_receiver
 from compiler_agent.forge_settings import ForgeName, read_token
+from compiler_agent.log_lines import read_log_settings
 from compiler_agent.machine import Finding, examine_disk, examine_named_gpu, examine_sandbox, examine_temporal
+from compiler_agent.metrics_settings import read_metrics_settings
 from compiler_agent.models.endpoints import read_endpoints, read_key
 from compiler_agent.retention_settings import read_retention_settings
 from compiler_agent.setting_keys import KEYS, OTHERS_VARIABLES
@@ -33,6 +35,8 @@ def _read_forge(settings: Settings, environment: Mapping[str, str]) -> None:
 READERS: Mapping[str, Callable[[Settings, Mapping[str, str]], object]] = {
     "leaderboard": lambda settings, environment: read_board_settings(settings.home, environment),
     "Temporal's credentials": lambda settings, environment: read_temporal_security(environment),
+    "logs": lambda settings, environment: read_log_settings(environment),
+    "metrics": lambda settings, environment: read_metrics_settings(environment),
     "webhooks": lambda settings, environment: read_webhook_targets(environment),
     "digest": lambda settings, environment: read_digest_receiver(environment),
     "forge": _read_forge,

@@ -20,6 +20,7 @@ from candidates.record import digest_of
 from compiler_agent import readiness
 from compiler_agent.board_settings import BoardSettings
 from compiler_agent.home_lock import hold_home
+from compiler_agent.metrics_settings import WORKER, Address, MetricsSettings
 from compiler_agent.outcome import UserFault
 from compiler_agent.program_health import (
     ProgramHealth,
@@ -43,7 +44,7 @@ from compiler_agent.worker_programs import WORKER_PATIENCE_S, queue_names, worke
 BOARD_PATIENCE_S = 10.0
 
 
-def serve_locally(settings: Settings, board: BoardSettings, console: Console) -> None:
+def serve_locally(settings: Settings, board: BoardSettings, metrics: MetricsSettings, console: Console) -> None:
     """Until TERM, INT or HUP. Raises HomeTaken where another `up` or `run` has the home, UserFault for an address that
     is taken, and TemporalUnavailable."""
     with hold_home(settings.home, "up"), _stop_signals() as stop:
@@ -64,7 +65,8 @@ def serve_locally(settings: Settings, board: BoardSettings, console: Console) ->
             programs=(),
         )
         try:
-            with Supervisor(_programs(settings, board, address), _Teller(settings, health, console).tell) as supervisor:
+            programs = _programs(settings, board, metrics, address)
+            with Supervisor(programs, _Teller(settings, health, console).tell) as supervisor:
                 supervisor.watch(stop.is_set)
         except NeverReady as fault:
             raise UserFault(str(fault)) from fault
@@ -104,7 +106,7 @@ class _Teller:
         readiness.tell(is_ready=self._health.is_ready, status=f"{ready} of {len(programs)} ready; {line}")
 
 
-def _programs(settings: Settings, board: BoardSettings, address: str) -> tuple[Program, ...]:
+def _programs(settings: Settings, board: BoardSettings, metrics: MetricsSettings, address: str) -> tuple[Program, ...]:
     environment = worker_environment(settings, address)
     server = Program(
         name="temporal",
@@ -127,18 +129,33 @@ def _programs(settings: Settings, board: BoardSettings, address: str) -> tuple[P
         stage=1,
         stop_patience_s=BOARD_PATIENCE_S,
     )
+    figures = Program(
+        name="metrics",
+        argv=(sys.executable, "-m", "compiler_agent", "metrics"),
+        environment=environment,
+        log=settings.logs / "metrics.log",
+        stage=1,
+        stop_patience_s=BOARD_PATIENCE_S,
+    )
     workers = (
         Program(
             name=f"worker {queue}",
             argv=worker_command([queue]),
-            environment=environment,
+            environment=environment | _metrics_of_worker(metrics, number),
             log=settings.logs / f"worker-{queue}.log",
             stage=2,
             stop_patience_s=WORKER_PATIENCE_S,
         )
-        for queue in queue_names(settings)
+        for number, queue in enumerate(queue_names(settings))
     )
-    return (*((server,) if server.argv else ()), page, *workers)
+    return (*((server,) if server.argv else ()), page, *((figures,) if metrics.service else ()), *workers)
+
+
+def _metrics_of_worker(metrics: MetricsSettings, number: int) -> dict[str, str]:
+    """Workers of one machine have a port each."""
+    if metrics.worker is None:
+        return {}
+    return {WORKER: str(Address(metrics.worker.host, metrics.worker.port + number))}
 
 
 def _require_free(board: BoardSettings) -> None:

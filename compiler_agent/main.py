@@ -25,6 +25,7 @@ from compiler_agent.commands import (
     leaderboard,
     ledger,
     memory,
+    metrics,
     models,
     pr,
     problems,
@@ -104,6 +105,7 @@ app.add_typer(models.app, name="models")
 app.add_typer(sandbox.app, name="sandbox")
 app.add_typer(config.app, name="config")
 app.command("up")(up.up)
+app.command("metrics")(metrics.metrics)
 app.command("status")(status.status)
 schedule.app.command("create")(schedule_create.create)
 app.add_typer(schedule.app, name="schedule")

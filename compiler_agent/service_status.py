@@ -98,6 +98,13 @@ def _try(read: Callable[[], Part]) -> Part | str:
 
 def _read_ledger(settings: Settings) -> LedgerStatus:
     ledger = Ledger(settings.ledger_url)
+    try:
+        return _of_ledger(ledger)
+    finally:
+        ledger.engine.dispose()  # whoever asks again and again would fill the database with connections
+
+
+def _of_ledger(ledger: Ledger) -> LedgerStatus:
     runs = ledger.runs(limit=SHOWN_RUNS)
     states = RunStates(ledger).of(runs)
     with ledger.reader.connect() as connection:

@@ -119,6 +119,18 @@ KEYS: tuple[Key, ...] = (
         Kind.SWITCH,
         "0",
     ),
+    _key("logs.format", "COMPILER_AGENT_LOG_FORMAT", "Of what serves for long: text or json.", default="text"),
+    _key("logs.level", "COMPILER_AGENT_LOG_LEVEL", "DEBUG, INFO, WARNING or ERROR.", default="INFO"),
+    _key(
+        "metrics.address",
+        "COMPILER_AGENT_METRICS",
+        "Address and port where `compiler-agent metrics` serves; without it `up` starts none.",
+    ),
+    _key(
+        "metrics.worker_address",
+        "COMPILER_AGENT_WORKER_METRICS",
+        "Address and port of a worker's own metrics; workers of `up` take ports from there on.",
+    ),
     _key("leaderboard.host", "COMPILER_AGENT_LEADERBOARD_HOST", "Address that it listens at.", default="127.0.0.1"),
     _key("leaderboard.port", "COMPILER_AGENT_LEADERBOARD_PORT", "Port; 0: one that is free.", Kind.WHOLE, "8400"),
     _key("leaderboard.url", "COMPILER_AGENT_LEADERBOARD_URL", "What browsers call the page behind a proxy.", Kind.URL),

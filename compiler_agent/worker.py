@@ -13,12 +13,21 @@ from typing import Any
 
 from temporalio.client import Client, TLSConfig
 from temporalio.contrib.pydantic import pydantic_data_converter
-from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig, TelemetryFilter
+from temporalio.runtime import (
+    LogForwardingConfig,
+    LoggingConfig,
+    PrometheusConfig,
+    Runtime,
+    TelemetryConfig,
+    TelemetryFilter,
+)
 from temporalio.worker import Worker
 
+from compiler_agent.telemetry import flush_spans, tracing
 from compiler_agent.temporal_security import read_temporal_security
 from compiler_agent.temporal_server import TemporalUnavailable
 from workflows.activities.failures import FailuresByCause
+from workflows.activities.telemetry import Telemetry
 from workflows.kernel_search import KernelSearch
 from workflows.model_exam import ModelExam
 from workflows.nightly_run import NightlyRun
@@ -42,19 +51,21 @@ class QueueService:
 
 
 @functools.cache
-def runtime() -> Runtime:
+def runtime(metrics: PrometheusConfig | None = None) -> Runtime:
     """The process's own: what the SDK's core has to say goes to Python's log; by default it writes on standard output,
     which belongs to results."""
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
     return Runtime(
         telemetry=TelemetryConfig(
-            logging=LoggingConfig(TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding)
+            logging=LoggingConfig(TelemetryFilter(core_level="WARN", other_level="ERROR"), forwarding),
+            metrics=metrics,
         )
     )
 
 
-async def connect(address: str, namespace: str) -> Client:
-    """As the environment secures it. Raises TemporalUnavailable, and UserFault for credentials that cannot be read."""
+async def connect(address: str, namespace: str, metrics: PrometheusConfig | None = None) -> Client:
+    """As the environment secures it. Raises TemporalUnavailable, and UserFault for credentials that cannot be read and
+    where `metrics` cannot be served."""
     security = read_temporal_security()
     tls = TLSConfig(server_root_ca_cert=security.ca, client_cert=security.certificate, client_private_key=security.key)
     try:
@@ -64,7 +75,8 @@ async def connect(address: str, namespace: str) -> Client:
             data_converter=pydantic_data_converter,
             tls=tls if security.has_tls else False,
             api_key=security.api_key,
-            runtime=runtime(),
+            runtime=runtime(metrics),
+            interceptors=tracing(),
         )
     except RuntimeError as error:  # what temporalio raises when nobody answers
         over = " over TLS" if security.has_tls else ""
@@ -89,7 +101,7 @@ async def serve(
                     task_queue=service.queue,
                     workflows=WORKFLOWS if service.queue == CONTROL else [],
                     activities=service.activities,
-                    interceptors=[FailuresByCause()],
+                    interceptors=[FailuresByCause(), Telemetry()],
                     activity_executor=ThreadPoolExecutor(service.parallel),
                     max_concurrent_activities=service.parallel,
                     graceful_shutdown_timeout=timedelta(seconds=1),
@@ -97,3 +109,4 @@ async def serve(
             )
         tell_ready()
         await stop.wait()
+    flush_spans()

@@ -14,6 +14,7 @@ import yaml
 from compiler_agent.configuration import read_file
 from compiler_agent.setting_keys import KEYS, OTHERS_VARIABLES
 from compiler_agent.wiring import QUEUES
+from tests.compiler_agent.figures import SERVICE_FIGURES, WORKER_FIGURES
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 FILES = [path for path in sorted(DEPLOY.rglob("*")) if path.is_file() and "secrets" not in path.parts]
@@ -158,3 +159,10 @@ def test_secrets_are_made_once_and_ours_to_read_alone(tmp_path):
     named = {path for secret in COMPOSE["secrets"].values() for path in [Path(secret["file"]).name]}
     named |= {Path(file).name for service in COMPOSE["services"].values() for file in service.get("env_file", ())}
     assert named == made[0].keys()
+
+
+def test_alerts_ask_for_figures_that_there_are():
+    rules = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
+    asked = {name for rule in rules for name in re.findall(r"\bcompiler_agent_\w+", rule["expr"])}
+    assert len(rules) > 5
+    assert asked <= SERVICE_FIGURES | WORKER_FIGURES

@@ -12,7 +12,9 @@ from pathlib import Path
 from sqlalchemy import Engine, event
 
 from benchmarks.null_device.services import QUEUES, Effort, null_services
+from compiler_agent.log_lines import configure_logs
 from compiler_agent.settings import read_settings
+from compiler_agent.telemetry import metrics_config
 from compiler_agent.worker import connect, serve
 
 
@@ -31,6 +33,7 @@ def main() -> None:
         measuring_s=arguments.measuring_s,
         is_sandboxed=arguments.sandboxed,
     )
+    configure_logs()
     settings = read_settings()
     if settings.temporal_address is None:
         sys.exit("a worker needs a server: set COMPILER_AGENT_TEMPORAL to host:port")
@@ -45,7 +48,7 @@ def main() -> None:
     services = null_services(settings, effort, arguments.queue)
 
     async def run() -> None:
-        await serve(await connect(address, namespace), services)
+        await serve(await connect(address, namespace, metrics_config()), services)
 
     asyncio.run(run())
     if arguments.count is not None:

@@ -17,6 +17,7 @@ from compiler_agent.blob_store import open_blobs
 from compiler_agent.board_actions import BuildActions
 from compiler_agent.board_settings import BoardSettings, read_board_settings
 from compiler_agent.commands.options import JsonOption
+from compiler_agent.log_lines import configure_logs
 from compiler_agent.models.endpoints import known_secrets, read_endpoints
 from compiler_agent.models.redaction import Redactor
 from compiler_agent.ordinary_user import require_ordinary_user
@@ -99,6 +100,7 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
     config = uvicorn.Config(
         application,
         http=ImpatientProtocol,
+        log_config=None,
         log_level="warning",
         access_log=False,
         proxy_headers=False,
@@ -107,6 +109,7 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
         timeout_graceful_shutdown=5,
         limit_concurrency=512,
     )
+    configure_logs()
     prepare_process()
     with _listen(host, port) as listener:
         address = f"http://{_in_url(host)}:{listener.getsockname()[1]}{site.root_path}/"

@@ -6,6 +6,7 @@ from compiler_agent.board_settings import read_board_settings
 from compiler_agent.check_configuration import READERS
 from compiler_agent.local_service import serve_locally
 from compiler_agent.machine import require_machine
+from compiler_agent.metrics_settings import read_metrics_settings
 from compiler_agent.ordinary_user import require_ordinary_user
 from compiler_agent.outcome import ExitCode, progress_console
 from compiler_agent.settings import read_settings
@@ -25,5 +26,5 @@ def up() -> ExitCode:
     for read in READERS.values():
         read(settings, os.environ)  # what is wrong is said once and now, not by a program that ends again and again
     require_machine(settings)
-    serve_locally(settings, board, progress_console)
+    serve_locally(settings, board, read_metrics_settings(), progress_console)
     return ExitCode.DONE

@@ -7,9 +7,11 @@ from typing import Annotated
 import typer
 
 from compiler_agent import readiness
+from compiler_agent.log_lines import configure_logs
 from compiler_agent.ordinary_user import require_ordinary_user
 from compiler_agent.outcome import ExitCode, UserFault, progress_console
 from compiler_agent.settings import read_settings
+from compiler_agent.telemetry import metrics_config
 from compiler_agent.wiring import QUEUES, queue_services
 from compiler_agent.worker import connect, serve
 
@@ -24,6 +26,7 @@ def worker(
 
     Example: COMPILER_AGENT_TEMPORAL=temporal:7233 compiler-agent worker --queue device
     """
+    configure_logs()
     settings = read_settings()
     require_ordinary_user(settings, "a worker")
     if ready_file is not None:
@@ -44,7 +47,7 @@ def worker(
                 ready_file.touch()
 
         async def run() -> None:
-            await serve(await connect(address, namespace), services, tell_ready)
+            await serve(await connect(address, namespace, metrics_config()), services, tell_ready)
 
         asyncio.run(run())
     return ExitCode.DONE

@@ -29,6 +29,8 @@ from candidates.run import Progress, SearchEnd, Stage
 from candidates.spending import op_account, run_account
 from candidates.task import KernelTask
 from candidates.verdict import Evidence, Reason, Rejected, is_native
+from workflows.activities.about import about
+from workflows.activities.telemetry import tell_judged
 from workflows.payloads import Generation, GenerationOutcome, ProposeInput, ReportInput, SettleInput
 
 FINALISTS = 2
@@ -174,6 +176,8 @@ class DeviceSearchActivities:
             attempts.append(attempt)
             if is_first:
                 self._report(generation.run_id, task, attempts, counted)
+                with about(candidate_id=proposal.candidate.id):
+                    tell_judged(attempt)
         return GenerationOutcome(tried=len(attempts), wall_s=time.monotonic() - started)
 
     @activity.defn

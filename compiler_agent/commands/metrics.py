@@ -1,0 +1,45 @@
+"""`compiler-agent metrics`: what Prometheus reads of the service as a whole."""
+
+import ipaddress
+import signal
+
+from compiler_agent import readiness
+from compiler_agent.log_lines import configure_logs
+from compiler_agent.metrics_settings import Address, read_metrics_settings
+from compiler_agent.ordinary_user import require_ordinary_user
+from compiler_agent.outcome import ExitCode, UserFault, progress_console
+from compiler_agent.settings import read_settings
+
+_USUAL = Address("127.0.0.1", 9464)
+
+
+def metrics() -> ExitCode:
+    """Serves /metrics until TERM or Ctrl-C: queues, workers, runs, candidates, model spend, disk.
+
+    At COMPILER_AGENT_METRICS (metrics.address), 127.0.0.1:9464 where that is not set.
+
+    Example: compiler-agent metrics
+    """
+    try:
+        from prometheus_client import CollectorRegistry, start_http_server
+
+        from compiler_agent.service_metrics import ServiceMetrics
+    except ModuleNotFoundError as error:
+        raise UserFault(f"metrics need {error.name}: pip install 'compiler-agent[telemetry]'") from error
+    settings, address = read_settings(), read_metrics_settings().service or _USUAL
+    if not ipaddress.ip_address(address.host).is_loopback:
+        require_ordinary_user(settings, f"metrics that others reach ({address})")
+    configure_logs()
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(ServiceMetrics(settings))
+    try:
+        server, _ = start_http_server(address.port, addr=address.host, registry=registry)
+    except OSError as error:
+        raise UserFault(f"cannot listen at {address} ({error.strerror}): set COMPILER_AGENT_METRICS") from error
+    progress_console.print(f"metrics at http://{address}/metrics", highlight=False)
+    readiness.tell(is_ready=True)
+    try:
+        signal.pause()
+    finally:
+        server.shutdown()
+    return ExitCode.DONE
