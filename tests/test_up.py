@@ -74,6 +74,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
         | {
             "COMPILER_AGENT_HOME": str(path),
             "COMPILER_AGENT_LEADERBOARD_PORT": str(free_port()),
+            "COMPILER_AGENT_METRICS": f"127.0.0.1:{free_port()}",
+            "COMPILER_AGENT_WORKER_METRICS": f"127.0.0.1:{free_port()}",
             "COMPILER_AGENT_ALLOW_ROOT": "1",
         },
     )
@@ -101,6 +103,9 @@ def test_it_serves_every_queue_and_status_is_healthy(home, up):
     assert [program["name"] for program in status["up"]["programs"]][:2] == ["temporal", "leaderboard"]
     with urllib.request.urlopen(status["up"]["leaderboard"], timeout=20) as page:
         assert page.status == 200
+    figures = f"http://{home.environment['COMPILER_AGENT_METRICS']}/metrics"
+    with urllib.request.urlopen(figures, timeout=20) as page:
+        assert b"compiler_agent_problems 0.0" in page.read()
 
 
 @pytest.mark.slow

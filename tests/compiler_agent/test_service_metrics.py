@@ -12,7 +12,7 @@ from candidates.ledger.run_states import RunStates
 from compiler_agent.service_metrics import ServiceMetrics
 from compiler_agent.settings import read_settings
 from tests.candidates.past_searches import REQUEST, attempt, double_task, measurement
-from tests.compiler_agent.figures import SERVICE_FIGURES
+from tests.compiler_agent.figures import SERVICE_FIGURES, WORKER_FIGURES
 
 
 @pytest.fixture
@@ -63,7 +63,6 @@ def test_a_home_that_is_not_there_is_a_problem(tmp_path):
 
 def test_every_figure_is_in_the_documents():
     text = (Path(__file__).resolve().parents[2] / "docs" / "operations.md").read_text()
-    documented = re.findall(
-        r"`(?:compiler_agent)?_(\w+)`", text[text.index("## Watching it") : text.index("## Many machines")]
-    )
+    section = text[text.index("## Watching it") : text.index("## Many machines")]
+    documented = re.findall(r"`(?:compiler_agent)?_(\w+)`", section)
     assert {f"compiler_agent_{name}" for name in documented} == SERVICE_FIGURES | WORKER_FIGURES
