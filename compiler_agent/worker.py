@@ -23,6 +23,7 @@ from temporalio.runtime import (
 )
 from temporalio.worker import Worker
 
+from compiler_agent.outcome import UserFault
 from compiler_agent.telemetry import flush_spans, tracing
 from compiler_agent.temporal_security import read_temporal_security
 from compiler_agent.temporal_server import TemporalUnavailable
@@ -67,6 +68,10 @@ async def connect(address: str, namespace: str, metrics: PrometheusConfig | None
     """As the environment secures it. Raises TemporalUnavailable, and UserFault for credentials that cannot be read and
     where `metrics` cannot be served."""
     security = read_temporal_security()
+    try:
+        own_runtime = runtime(metrics)
+    except (RuntimeError, ValueError) as error:
+        raise UserFault(f"a worker cannot serve its metrics (COMPILER_AGENT_WORKER_METRICS): {error}") from error
     tls = TLSConfig(server_root_ca_cert=security.ca, client_cert=security.certificate, client_private_key=security.key)
     try:
         return await Client.connect(
@@ -75,7 +80,7 @@ async def connect(address: str, namespace: str, metrics: PrometheusConfig | None
             data_converter=pydantic_data_converter,
             tls=tls if security.has_tls else False,
             api_key=security.api_key,
-            runtime=runtime(metrics),
+            runtime=own_runtime,
             interceptors=tracing(),
         )
     except RuntimeError as error:  # what temporalio raises when nobody answers
