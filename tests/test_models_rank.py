@@ -93,6 +93,7 @@ def _attempts(home: Path) -> int:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_ranking_goes_on_and_says_who_is_right_for_how_much(home, servers, interrupted):
     able_server, talker_server = servers
     done = run(home, *RANK, "--json")

@@ -21,6 +21,7 @@ PATIENCE_S = 900
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_run_ships_what_won_in_containers(docker_engine: OwnEngine, tmp_path: Path) -> None:
     record_image(tmp_path, ImageName.CPU, docker_engine.image_id)
     environment = os.environ | {

@@ -66,6 +66,7 @@ def test_a_compile_error_is_repaired_and_everything_is_on_record(tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_real_model_that_writes_poor_kernels_is_survived(tmp_path):
     from tests.compiler_agent.models.speaker import Speaker
 

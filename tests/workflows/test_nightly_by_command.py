@@ -60,7 +60,12 @@ def spend_night(environment, number):
     deadline = time.monotonic() + PATIENCE_S
     while True:
         shown = json.loads(command(environment, "show", "chat", "--json"))
-        if len(shown["nights"]) == number and shown["going_on"] is None:
+        # The server says that it goes on only a moment after it began.
+        if (
+            len(shown["nights"]) == number
+            and shown["going_on"] is None
+            and shown["nights"][0]["outcome"] != "not_ended"
+        ):
             return shown["nights"][0]
         assert time.monotonic() < deadline
         time.sleep(0.5)

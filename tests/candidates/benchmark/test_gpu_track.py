@@ -290,6 +290,7 @@ def compile_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("waits", [0, 5, 14], ids=["where it is laid out", "where it is estimated", "in its rounds"])
 def test_compiled_code_that_faults_is_left_out_of_the_baselines(
     waits: int, compile_cache: Path, tmp_path: Path
@@ -307,6 +308,7 @@ def test_compiled_code_that_faults_is_left_out_of_the_baselines(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("baselines", "left"),
     [
@@ -326,6 +328,7 @@ def test_a_graph_that_faults_takes_no_other_baseline_of_its_process_along(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("waits", [0, 5, 14], ids=["where it is laid out", "where it is estimated", "in its rounds"])
 def test_a_baseline_whose_process_died_once_is_measured(waits: int, compile_cache: Path, tmp_path: Path) -> None:
     died = tmp_path / "died"
