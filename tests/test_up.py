@@ -184,8 +184,9 @@ def test_term_ends_it_in_order_with_nothing_left(home, up):
     assert up.returncode == 0, said
     stopped = [line.split(" ", 1)[1] for line in said.splitlines() if ": stopped" in line]
     names = [line.partition(":")[0] for line in stopped]
-    assert names[-2:] == ["leaderboard", "temporal"]
-    assert all(name.startswith("worker ") for name in names[:-2])
+    assert names[-1] == "temporal"
+    assert set(names[-3:-1]) == {"leaderboard", "metrics"}
+    assert all(name.startswith("worker ") for name in names[:-3])
     assert not (home.path / "up.json").exists()
     assert home.processes() == []
     ran = home.command("status")
