@@ -72,6 +72,7 @@ def spend_night(environment, number):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_night_ends_in_a_report_and_the_next_has_nothing_new(tmp_path, environment, workers, tiny_llama):
     serving = tmp_path / "serving"
     serving.mkdir()
