@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from compiler_agent.configuration import read_file
+from compiler_agent.queue_services import QUEUES
 from compiler_agent.setting_keys import KEYS, OTHERS_VARIABLES
-from compiler_agent.wiring import QUEUES
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 FILES = [path for path in sorted(DEPLOY.rglob("*")) if path.is_file() and "secrets" not in path.parts]

@@ -9,8 +9,8 @@ import typer
 from compiler_agent import readiness
 from compiler_agent.ordinary_user import require_ordinary_user
 from compiler_agent.outcome import ExitCode, UserFault, progress_console
+from compiler_agent.queue_services import QUEUES, queue_services
 from compiler_agent.settings import read_settings
-from compiler_agent.wiring import QUEUES, queue_services
 from compiler_agent.worker import connect, serve
 
 
