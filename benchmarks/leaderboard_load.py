@@ -14,7 +14,6 @@ import select
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -30,7 +29,7 @@ from benchmarks.leaderboard_ledger import fill
 from benchmarks.leaderboard_writer import READY
 from benchmarks.open_load import Answered, Asked, open_load
 from benchmarks.percentile import percentile_ms
-from benchmarks.postgresql import SETTINGS, ledger_database
+from benchmarks.postgresql import SETTINGS, folder_for_postgresql, ledger_database
 from candidates.ceilings import fingerprint_device
 from candidates.ledger.find_standings import find_facets, find_standings
 from candidates.ledger.ledger import Ledger
@@ -263,8 +262,8 @@ def main() -> None:
     if arguments.ledger is not None:
         document = run(arguments, arguments.ledger.absolute())
     else:
-        with tempfile.TemporaryDirectory() as folder:
-            document = run(arguments, Path(folder))
+        with folder_for_postgresql() as folder:
+            document = run(arguments, folder)
     sys.stdout.write(json.dumps(document, indent=None if arguments.json else 2) + "\n")
 
 

@@ -26,7 +26,7 @@ from temporalio.client import Client
 from benchmarks.null_device.request import make_null_request
 from benchmarks.null_device.services import QUEUES
 from benchmarks.null_device.stack import null_workers, start_null_run
-from benchmarks.postgresql import SETTINGS, ledger_database
+from benchmarks.postgresql import SETTINGS, folder_for_postgresql, ledger_database
 from candidates.ceilings import fingerprint_device
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.tables import AttemptRow
@@ -168,11 +168,8 @@ def _database(backend: str, folder: Path) -> Iterator[str]:
     if backend == "sqlite":
         yield f"sqlite:///{folder / 'ledger.sqlite'}"
         return
-    # Open to the user that PostgreSQL runs as, which may not look into a temporary folder of ours.
-    with tempfile.TemporaryDirectory(prefix="pipeline-", dir="/tmp") as place:
-        Path(place).chmod(0o755)
-        with ledger_database(Path(place) / "server") as url:
-            yield url
+    with folder_for_postgresql() as place, ledger_database(place / "server") as url:
+        yield url
 
 
 def _size_of_database(url: str, home: Path) -> int:

@@ -10,6 +10,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -91,6 +92,14 @@ def postgresql_server(
         except subprocess.TimeoutExpired:
             server.kill()
             server.wait()
+
+
+@contextmanager
+def folder_for_postgresql() -> Iterator[Path]:
+    """A temporary one, as `postgresql_server` needs it; those of tempfile are closed to others."""
+    with tempfile.TemporaryDirectory(prefix="postgresql-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
 
 
 @contextmanager

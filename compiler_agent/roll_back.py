@@ -1,5 +1,6 @@
 """roll_back: the live build makes way for the last one before it that may still serve, and the ledger knows it."""
 
+from candidates.ledger.approvals import Approvals
 from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
 from candidates.serving_build.builds import Approval, BuildStore
@@ -15,5 +16,5 @@ def roll_back(settings: Settings, by: str, live: str | None = None) -> Approval:
     flaws = Flaws(ledger)
     store = BuildStore(settings.home)
     approval = store.rollback(by, lambda build: flaws.first_in(build) is None, live=live)
-    ledger.put_approval(approval.build_id or "", approval)
+    Approvals(ledger).put(approval)
     return approval

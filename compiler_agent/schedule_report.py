@@ -8,6 +8,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.run_states import Failed, RunStates
 from candidates.nightly import Night, NightlySchedule, NightRan
 from candidates.printable import printable
 from candidates.run import RunReport
@@ -65,21 +66,27 @@ def _document(known: KnownSchedule) -> dict[str, Any]:
 
 
 def _night(night: Night, ledger: Ledger) -> dict[str, Any]:
-    """`outcome`: `skipped`, `failed`, `shipped`, `nothing_shipped`, or `not_ended` (it goes on, or its run failed)."""
-    outcome: str = night.outcome.kind
-    if isinstance(night.outcome, NightRan):
-        report = ledger.report(night.id)
-        outcome = "not_ended"
-        if isinstance(report, RunReport):
-            outcome = "shipped" if report.shipped else "nothing_shipped"
+    """`outcome`: `skipped`, `failed`, `shipped`, `nothing_shipped`, or `not_ended` yet."""
+    outcome, reason = _run_of(night, ledger)
     return {
         "night_id": night.id,
         "began_at": _moment(night.began_at),
         "outcome": outcome,
-        "reason": "" if isinstance(night.outcome, NightRan) else night.outcome.reason,
+        "reason": reason,
         "requests": night.traffic.requests,
         "traffic": night.traffic.model_dump(mode="json"),
     }
+
+
+def _run_of(night: Night, ledger: Ledger) -> tuple[str, str]:
+    """The night's outcome and its reason."""
+    if not isinstance(night.outcome, NightRan):
+        return night.outcome.kind, night.outcome.reason
+    run = ledger.run(night.id)
+    if run is not None and isinstance(run.report, RunReport):
+        return ("shipped" if run.report.shipped else "nothing_shipped"), ""
+    state = None if run is None else RunStates(ledger).of([run])[run.run_id]
+    return ("failed", state.message) if isinstance(state, Failed) else ("not_ended", "")
 
 
 def _state(known: KnownSchedule) -> str:

@@ -1,6 +1,5 @@
 """BuildFacts: what the ledger, the home and the serving processes know of one build."""
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,7 +14,7 @@ from candidates.ledger.tables import BuildRow, in_utc
 from candidates.promotion import EndToEnd, Gate, have_passed
 from candidates.pull_requests.facts import PullRequestFact, standings
 from candidates.serving_build.build import Build
-from candidates.serving_build.counters import Counters, KernelCalls
+from candidates.serving_build.counters import Counters, KernelCalls, sum_calls
 from candidates.serving_build.manifest import InstallationSite, KernelEntry, ShapeRange
 from candidates.serving_build.signing import named_signers
 from leaderboard.board import Board
@@ -109,27 +108,9 @@ def sum_counters(build: Build, counted: Sequence[Counters]) -> Sequence[ServedKe
     summed = []
     for entry in build.manifest.kernels:
         each = [counters.kernels[entry.id] for counters in counted if entry.id in counters.kernels]
-        off = [calls.switched_off for calls in each if calls.switched_off is not None]
-        calls = KernelCalls(
-            op=entry.op,
-            hits=sum(calls.hits for calls in each),
-            misses=sum(calls.misses for calls in each),
-            miss_reasons=_most_first(calls.miss_reasons for calls in each),
-            missed_shapes=_most_first(calls.missed_shapes for calls in each),
-            shapes=_most_first(calls.shapes for calls in each),
-            shadow=_most_first(calls.shadow for calls in each),
-            errors=sum(calls.errors for calls in each),
-            switched_off=off[0] if off else None,
-        )
-        summed.append(ServedKernel(entry=entry, calls=calls, switched_off_in=len(off)))
+        off = sum(calls.switched_off is not None for calls in each)
+        summed.append(ServedKernel(entry=entry, calls=sum_calls(entry.op, each), switched_off_in=off))
     return summed
-
-
-def _most_first(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total = Counter[str]()
-    for each in counts:
-        total.update(each)
-    return dict(total.most_common())
 
 
 def range_words(ranges: Sequence[ShapeRange]) -> str:

@@ -12,8 +12,8 @@ import pytest
 import yaml
 
 from compiler_agent.configuration import read_file
+from compiler_agent.queue_services import QUEUES
 from compiler_agent.setting_keys import KEYS, OTHERS_VARIABLES
-from compiler_agent.wiring import QUEUES
 from tests.compiler_agent.figures import SERVICE_FIGURES, WORKER_FIGURES
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"

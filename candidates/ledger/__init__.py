@@ -2,8 +2,8 @@
 
 `tables` (what is stored) → `schema` (a database's revision, and how `migrations` bring it to this version's) →
 `database` (opening SQLite or PostgreSQL) → `ledger` (writing and reading facts as records), and beside it facts of one
-kind: `evaluations`, `retractions`, `pull_requests`, `deliveries`, `known_device`, `nights`; `model_calls` reserves and
-settles what calls to language models cost; `blobs` holds what is too big for a row, addressed by content.
+kind: `evaluations`, `approvals`, `retractions`, `pull_requests`, `deliveries`, `known_device`, `nights`; `model_calls`
+reserves and settles what calls to language models cost; `blobs` holds what is too big for a row, addressed by content.
 
 `standings` keeps what is last known of each candidate on one indexed line, as facts come; `find_standings` is the one
 ranking over those lines, `op_standings` what a page about one op asks for.

@@ -4,6 +4,7 @@ alike. Passwords in URLs appear in no message.
 
 import math
 import select as readiness
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ _DRIVERS = {
 }
 """What a URL may name, and what it then gets: bare `postgresql` means another driver to older SQLAlchemy."""
 
-_CONNECT_TIMEOUT_S = 10
+_CONNECT_TIMEOUT_S, _LOCKED_TIMEOUT_S = 10, 30
 _ASKED_AFTER_IDLE_S = 1.0
 _ADDING_IN_ORDER = 0x6C656468
 """Key of advisory locks: PostgreSQL leaves its meaning to those who share a database."""
@@ -108,11 +109,26 @@ def _open_sqlite(place: URL) -> Engine:
     @event.listens_for(engine, "connect")
     def configure(connection: Any, _: Any) -> None:
         # Readers (the progress display) must not block the writer; workers wait for each other instead of failing.
-        connection.execute("PRAGMA busy_timeout=30000")
-        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute(f"PRAGMA busy_timeout={_LOCKED_TIMEOUT_S * 1000}")
+        _use_wal(connection)
         connection.execute("PRAGMA foreign_keys=ON")
 
     return engine
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """While one process changes a new file's journal, SQLite tells others at once that it is locked, and lets none of
+    them wait."""
+    deadline_s = time.monotonic() + _LOCKED_TIMEOUT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if not error.sqlite_errorname.startswith("SQLITE_BUSY") or time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _open_postgresql(place: URL) -> Engine:

@@ -20,7 +20,6 @@ from candidates.exam import ExamReport, ExamRequest
 from candidates.ledger import standings
 from candidates.ledger.database import commit_in_order, id_begins_with, is_repetition, open_database, reading_of
 from candidates.ledger.tables import (
-    ApprovalRow,
     ArtifactRow,
     AttemptRow,
     BuildRow,
@@ -326,7 +325,7 @@ class Ledger:
         statement = select(SearchEndRow).where(SearchEndRow.run_id == run_id)
         return self._all(SearchEnd, statement.order_by(SearchEndRow.sequence))
 
-    # Promotions, builds, approvals
+    # Promotions, builds
 
     def put_promotion(self, run_id: str, decision: PromotionDecision) -> None:
         self.insert(
@@ -349,14 +348,6 @@ class Ledger:
     def build_of(self, run_id: str) -> BuildRecord | None:
         newest = select(BuildRow).where(BuildRow.run_id == run_id).order_by(BuildRow.sequence.desc())
         return self._maybe(BuildRecord, newest)
-
-    def put_approval(self, build_id: str, record: Record) -> None:
-        """Unless it is there already; a record tells its moment."""
-        with Session(self._engine) as session, session.begin():
-            commit_in_order(session, f"approvals of {build_id}")
-            known = session.scalars(select(ApprovalRow.record).where(ApprovalRow.build_id == build_id)).all()
-            if _json(record) not in known:
-                session.add(ApprovalRow(build_id=build_id, record=_json(record)))
 
     # How rows become records
 

@@ -4,9 +4,8 @@ from sqlalchemy import ColumnElement, select, true
 from sqlalchemy.orm import Session
 
 from candidates.ledger.ledger import Ledger
-from candidates.ledger.tables import ApprovalRow, BuildRow, PullRequestRow
+from candidates.ledger.tables import BuildRow, PullRequestRow
 from candidates.pull_requests.facts import PullRequestFact
-from candidates.serving_build.builds import Approval
 
 
 class PullRequestFacts:
@@ -46,9 +45,3 @@ class PullRequestFacts:
         with Session(self._ledger.reader) as session:
             rows = session.execute(select(BuildRow.run_id, BuildRow.build_id).order_by(BuildRow.sequence.desc()))
             return tuple((run_id, build_id) for run_id, build_id in rows)
-
-    def approvals(self, build_id: str) -> tuple[Approval, ...]:
-        """Those in the ledger, oldest first."""
-        statement = select(ApprovalRow.record).where(ApprovalRow.build_id == build_id).order_by(ApprovalRow.sequence)
-        with Session(self._ledger.reader) as session:
-            return tuple(Approval.model_validate(record) for record in session.scalars(statement))

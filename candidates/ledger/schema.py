@@ -10,7 +10,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -73,14 +73,13 @@ def _bring_up(engine: Engine, rebuild: Rebuild, *, is_told_to: bool) -> Migratio
                 "workers, make a backup, then `compiler-agent ledger migrate`"
             )
         copy = _copy(engine) if is_filled and engine.dialect.name == "sqlite" else None
-        try:
+        with ExitStack() as undo:
+            if copy is not None:
+                undo.callback(copy.unlink)
             _upgrade(connection)
             if is_filled:
                 _rebuild(connection, rebuild)
-        except BaseException:
-            if copy is not None:
-                copy.unlink()
-            raise
+            undo.pop_all()
         return Migration(before, HEAD, copy)
 
 

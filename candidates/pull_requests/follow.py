@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 
 from candidates.forge import Checkout, Forge, ForgeRefused, PullRequest, PullRequestState
+from candidates.ledger.approvals import Approvals
 from candidates.ledger.flaws import Flaws
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.pull_requests import PullRequestFacts
@@ -171,13 +172,13 @@ class Follower:
             approval = self._builds.approve(build_id, by=by)
         except (BuildNotFound, BuildRefused) as error:
             return ApprovalOutcome(build_id=build_id, kind=ApprovalKind.IMPOSSIBLE, reason=str(error))
-        self._ledger.put_approval(build_id, approval)
+        Approvals(self._ledger).put(approval)
         return ApprovalOutcome(build_id=build_id, kind=ApprovalKind.APPROVED, reason=by)
 
     def _complete(self, build_id: str) -> None:
         """Killed between the approval and the ledger, it is in the first alone."""
-        recorded = self._facts.approvals(build_id)
+        recorded = Approvals(self._ledger).of(build_id)
         for approval in self._builds.decisions():
             is_ours = approval.action is ApprovalAction.APPROVE and approval.by.startswith(BY_MERGE)
             if is_ours and approval.build_id == build_id and approval not in recorded:
-                self._ledger.put_approval(build_id, approval)
+                Approvals(self._ledger).put(approval)

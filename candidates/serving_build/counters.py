@@ -78,13 +78,14 @@ def add_up(counted: Sequence[Counters]) -> Counters:
         build_id=counted[0].build_id,
         obstacle=next((counters.obstacle for counters in counted if counters.obstacle is not None), None),
         failures={name: reason for counters in counted for name, reason in counters.failures.items()},
-        kernels={candidate_id: _sum(calls) for candidate_id, calls in kernels.items()},
+        kernels={candidate_id: sum_calls(calls[0].op, calls) for candidate_id, calls in kernels.items()},
     )
 
 
-def _sum(calls: Sequence[KernelCalls]) -> KernelCalls:
+def sum_calls(op: str, calls: Sequence[KernelCalls]) -> KernelCalls:
+    """Of one kernel in several processes, or in none; what was counted most comes first."""
     return KernelCalls(
-        op=calls[0].op,
+        op=op,
         hits=sum(each.hits for each in calls),
         misses=sum(each.misses for each in calls),
         miss_reasons=_add(each.miss_reasons for each in calls),
@@ -100,7 +101,7 @@ def _add(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     total = Counter[str]()
     for each in counts:
         total.update(each)
-    return dict(total)
+    return dict(total.most_common())
 
 
 def _read(path: Path) -> bytes:

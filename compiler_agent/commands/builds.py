@@ -7,6 +7,7 @@ import typer
 from rich.table import Table
 from sqlalchemy.orm import Session
 
+from candidates.ledger.approvals import Approvals
 from candidates.ledger.flaws import Flaws
 from candidates.ledger.gates import found_of_build
 from candidates.ledger.ledger import Ledger
@@ -105,7 +106,7 @@ def approve(
         raise UserFault(f"build {build} has not passed its gates ({state}): --force makes it live all the same")
     by = getpass.getuser() if state == _PASSED else f"{getpass.getuser()}, by force: {state}"
     approval = store.approve(found.id, by=by)
-    ledger.put_approval(found.id, approval)
+    Approvals(ledger).put(approval)
     if not trusted_keys(settings.home):
         progress_console.print(
             "No key is trusted here, so no signature was asked for; serving processes load the build only with "
@@ -133,7 +134,7 @@ def withdraw(json: JsonOption = False) -> ExitCode:
     """
     settings = read_settings()
     approval = BuildStore(settings.home).withdraw(by=getpass.getuser())
-    Ledger(settings.ledger_url).put_approval("", approval)
+    Approvals(Ledger(settings.ledger_url)).put(approval)
     return _say_moved(approval, json=json)
 
 

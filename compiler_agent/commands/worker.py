@@ -10,9 +10,9 @@ from compiler_agent import readiness
 from compiler_agent.log_lines import configure_logs
 from compiler_agent.ordinary_user import require_ordinary_user
 from compiler_agent.outcome import ExitCode, UserFault, progress_console
+from compiler_agent.queue_services import QUEUES, queue_services
 from compiler_agent.settings import read_settings
 from compiler_agent.telemetry import metrics_config
-from compiler_agent.wiring import QUEUES, queue_services
 from compiler_agent.worker import connect, serve
 
 

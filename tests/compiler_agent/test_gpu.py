@@ -17,8 +17,9 @@ from compiler_agent.gpu import find_gpu, identify_gpu, known_gpu_ceilings, targe
 from compiler_agent.gpu_check.children import ChildEnd, ChildEnding
 from compiler_agent.gpu_check.results import CeilingsAnswer, FactsAnswer, FactsJob, Job
 from compiler_agent.outcome import UserFault
+from compiler_agent.queue_services import queue_services
 from compiler_agent.settings import Settings, read_settings
-from compiler_agent.wiring import open_workbench, queue_services
+from compiler_agent.wiring import open_workbench
 from kernel_sandbox.bubblewrap import BubblewrapSandbox
 from kernel_sandbox.gpu_nodes import gpu_nodes
 from kernel_sandbox.sandbox import Limits, SandboxUnavailable

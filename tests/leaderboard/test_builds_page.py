@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from candidates.ledger.approvals import Approvals
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.pull_requests import PullRequestFacts
 from candidates.ledger.retractions import Retractions
@@ -38,7 +39,7 @@ class StoreActions:
             approval = self._store.rollback(by, live=live)
         except NothingToRollBack as error:
             raise ActionRefused(str(error)) from error
-        self._ledger.put_approval(approval.build_id or "", approval)
+        Approvals(self._ledger).put(approval)
         return Moved(live=approval.build_id, previous=approval.previous)
 
 

@@ -8,6 +8,7 @@ from temporalio import activity
 
 from candidates.benchmark.exclusive import exclusive_slot
 from candidates.device import DeviceFingerprint
+from candidates.ledger.approvals import Approvals
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.flaws import Flaws
 from candidates.ledger.gates import found_in_run
@@ -158,18 +159,18 @@ class ShipActivities:
         by = f"{AUTOMATIC}, {run_id}"
         own = [approval for approval in store.decisions() if approval.by == by]
         if own:  # killed before the ledger knew
-            self._ledger.put_approval(own[-1].build_id or "", own[-1])
+            Approvals(self._ledger).put(own[-1])
             return
         build, figures, checks, flaws = report.build, report.end_to_end, report.live, Flaws(self._ledger)
         if build is not None and build.passed and figures is not None and not flaws.first_in(store.show(build.id)):
             if build.live:
                 return
             try:
-                self._ledger.put_approval(build.id, store.approve_in_place_of(figures.live_build, build.id, by))
+                Approvals(self._ledger).put(store.approve_in_place_of(figures.live_build, build.id, by))
             except LiveMoved as moved:
                 self._tell(run_id, Stage.BUILD, f"the build waits for a person: {moved}")
         elif checks is not None and checks.wrong and store.current() == checks.build_id:
-            self._ledger.put_approval("", store.withdraw(by))
+            Approvals(self._ledger).put(store.withdraw(by))
             self._tell(
                 run_id, Stage.BUILD, "the live build has wrong kernels and no build replaces it: nothing is live"
             )

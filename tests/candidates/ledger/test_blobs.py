@@ -3,6 +3,7 @@
 import hashlib
 import os
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -17,13 +18,11 @@ from compiler_agent.settings import read_settings
 KERNEL = hashlib.sha256(b"kernel").hexdigest()
 
 
-class BlobStoreContract:
+class BlobStoreContract(ABC):
+    """Those who have it have a fixture `place`, a BlobPlace."""
+
     tick_s = 0.01
     """What the place tells times by."""
-
-    @pytest.fixture
-    def place(self) -> BlobPlace:
-        raise NotImplementedError
 
     @pytest.fixture
     def store(self, place):
@@ -79,9 +78,9 @@ class BlobStoreContract:
         assert not store.remove(blob)
         assert store.get(digest) == b"kernel"
 
+    @abstractmethod
     def spoil(self, place: BlobPlace, digest: str) -> None:
         """Half of it, as if its writing had been cut short."""
-        raise NotImplementedError
 
 
 class TestFolder(BlobStoreContract):

@@ -1,6 +1,7 @@
 """Facts that somebody outside is told of, without the runs that make them."""
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.ledger.approvals import Approvals
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.retractions import Retractions
 from candidates.measurement import Decision
@@ -36,7 +37,7 @@ def move(
     ledger: Ledger, action: ApprovalAction, build: str | None, previous: str | None, at: str = "2026-01-01"
 ) -> None:
     approval = Approval(action=action, build_id=build, previous=previous, by="ann", at=at)
-    ledger.put_approval(build or "", approval)
+    Approvals(ledger).put(approval)
 
 
 def retract(ledger: Ledger, candidate_id: str = KERNEL.id) -> None:

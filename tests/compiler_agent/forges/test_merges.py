@@ -2,6 +2,7 @@
 
 import pytest
 
+from candidates.ledger.approvals import Approvals
 from candidates.ledger.pull_requests import PullRequestFacts
 from candidates.ledger.retractions import Retractions
 from candidates.promotion import Retraction
@@ -20,7 +21,7 @@ def test_the_merge_approves_the_build_once(site, runs):
     assert runs.builds.current() == approval.build_id == build
     (recorded,) = runs.builds.history()
     assert recorded.by == f"merged pull request {opened.url}"
-    assert PullRequestFacts(runs.ledger).approvals(build) == (recorded,)
+    assert Approvals(runs.ledger).of(build) == (recorded,)
     runs.builds.rollback(by="a person")
     for _ in range(2):
         assert desk(site, runs).sync().approval is None
@@ -62,7 +63,7 @@ def test_an_approval_that_was_cut_off_gets_into_the_ledger(site, runs):
     runs.builds.approve(build, by=f"merged pull request {opened.url}")
     desk(site, runs).sync()
     desk(site, runs).sync()
-    assert PullRequestFacts(runs.ledger).approvals(build) == runs.builds.history()
+    assert Approvals(runs.ledger).of(build) == runs.builds.history()
 
 
 def test_a_merged_build_that_is_gone_is_said(site, runs):
@@ -169,7 +170,7 @@ def test_an_approval_that_was_cut_off_before_it_took_effect_is_given_again(site,
     (runs.home / "builds" / "current").unlink()  # as before the pointer moved
     assert desk(site, runs).sync().approval.build_id == build == runs.builds.current()
     assert [approval.action for approval in runs.builds.decisions()] == [ApprovalAction.APPROVE]
-    assert PullRequestFacts(runs.ledger).approvals(build) == runs.builds.decisions()
+    assert Approvals(runs.ledger).of(build) == runs.builds.decisions()
 
 
 def test_a_merged_build_that_is_gone_does_not_block_another(site, runs):

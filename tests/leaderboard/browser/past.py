@@ -10,6 +10,7 @@ from pathlib import Path
 from sqlalchemy.orm import Session
 
 from candidates.ledger import standings
+from candidates.ledger.approvals import Approvals
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.run_states import RunStates
@@ -124,7 +125,7 @@ def _put_running(place: Place) -> str:
 def _approve(place: Place, night: Night, by: str) -> None:
     assert night.build is not None
     approval = BuildStore(place.home).approve(night.build.id, by=place.say(by))
-    place.ledger.put_approval(night.build.id, approval)
+    Approvals(place.ledger).put(approval)
 
 
 def _put_failed(place: Place) -> str:
