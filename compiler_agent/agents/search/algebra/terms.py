@@ -7,8 +7,11 @@ table keeps.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import sympy  # type: ignore[import-untyped]  # ships no types
@@ -21,7 +24,6 @@ from compiler_agent.agents.search.expressions import (
     Expression,
     Reduce,
     ReductionKind,
-    Size,
     children,
     free_symbols,
     rename,
@@ -29,6 +31,8 @@ from compiler_agent.agents.search.expressions import (
     walk,
 )
 from compiler_agent.agents.search.index_maps import loop_symbol
+
+_NO_NAMES: Mapping[sympy.Symbol, sympy.Symbol] = MappingProxyType({})
 
 
 class Value(Expr):
@@ -146,7 +150,8 @@ def _literal(term: BaseExpr) -> Any:
 
 @functools.lru_cache(maxsize=65_536)
 def with_common_variables(expression: Expression) -> Expression:
-    """The same value, its bound variables named alike wherever they may be: equal sub-expressions are then equal."""
+    """The same value, its bound variables named alike wherever they may be, also one within another that does not occur
+    there: equal sub-expressions are then equal."""
     expression = replace(expression, {child: with_common_variables(child) for child in children(expression)})
     if not isinstance(expression, Reduce | Contract):
         return expression
@@ -159,12 +164,36 @@ def with_common_variables(expression: Expression) -> Expression:
         for part in walk(child)
         if isinstance(part, Reduce | Contract) and variable in free_symbols(part)
     }
-    number = 0
-    while loop_symbol(f"b{number}") in taken - {variable}:
-        number += 1
-    name = loop_symbol(f"b{number}")
-    names: dict[sympy.Symbol, Size] = {variable: name}
+    name = next(name for name in map(_bound, itertools.count()) if name not in taken - {variable})
+    return _bind(expression, name, *(rename(child, {variable: name}) for child in children(expression)))
+
+
+def with_own_variables(expression: Expression, names: Mapping[sympy.Symbol, sympy.Symbol] = _NO_NAMES) -> Expression:
+    """The same value, no variable bound within another of its name: as those who move parts of it need it."""
+    if not isinstance(expression, Reduce | Contract):
+        if not children(expression):
+            return rename(expression, names)
+        return replace(expression, {child: with_own_variables(child, names) for child in children(expression)})
+    name = _bound(_height(expression))
+    inner = {**names, expression.variable: name}
+    return _bind(expression, name, *(with_own_variables(child, inner) for child in children(expression)))
+
+
+@functools.lru_cache(maxsize=65_536)
+def _height(expression: Expression) -> int:
+    """How many variables are bound one within another."""
+    inner = max((_height(child) for child in children(expression)), default=0)
+    return inner + isinstance(expression, Reduce | Contract)
+
+
+def _bound(number: int) -> sympy.Symbol:
+    return loop_symbol(f"b{number}")
+
+
+def _bind(expression: Reduce | Contract, variable: sympy.Symbol, *parts: Expression) -> Reduce | Contract:
+    """The reduction or product over another variable, of these parts."""
     if isinstance(expression, Reduce):
-        return Reduce(expression.kind, name, expression.low, expression.high, rename(expression.body, names))
-    left, right = rename(expression.left, names), rename(expression.right, names)
-    return Contract(name, expression.extent, left, right, expression.element_type)
+        (body,) = parts
+        return Reduce(expression.kind, variable, expression.low, expression.high, body)
+    left, right = parts
+    return Contract(variable, expression.extent, left, right, expression.element_type)

@@ -25,6 +25,7 @@ from compiler_agent.agents.search.algebra.terms import (
     reduction,
     to_term,
     with_common_variables,
+    with_own_variables,
 )
 from compiler_agent.agents.search.expressions import (
     TRANSCENDENTAL,
@@ -64,7 +65,8 @@ def variants(values: Sequence[Expression]) -> Mapping[str, Variant]:
         allowed = [rewriting for rewriting in REWRITINGS if rewriting.accuracy <= accuracy]
         cheapest = _Saturated(original, allowed).cheapest()
         if (cost := _total(cheapest)) < least:
-            found[accuracy.name.lower()] = Variant(cheapest, _needed(original, cheapest, allowed))
+            own = tuple(with_own_variables(value) for value in cheapest)
+            found[accuracy.name.lower()] = Variant(own, _needed(original, cheapest, allowed))
             least = cost
     return found
 

@@ -122,27 +122,27 @@ def sizes_of(axes: dict[str, int]) -> dict[sympy.Symbol, int]:
 
 
 def evaluate(
-    expression: Expression, inputs: Mapping[str, torch.Tensor], at: Mapping[sympy.Symbol, torch.Tensor]
+    expression: Expression, inputs: Mapping[str, torch.Tensor], at: Mapping[sympy.Symbol, torch.Tensor], depth: int = 0
 ) -> torch.Tensor:
-    """Bound variables are vectors along the last dim of their own."""
+    """The value at indices that broadcast; a bound variable runs along a first dim of its own, of `depth` + 1."""
 
     def number(index: sympy.Expr) -> torch.Tensor:
-        value = sympy.lambdify(list(at), index, "math")(*at.values())
-        return torch.as_tensor(value)
+        return torch.as_tensor(sympy.lambdify(list(at), index, "math")(*at.values()))
 
     def over(variable: sympy.Symbol, low: sympy.Expr, high: sympy.Expr, body: Expression) -> torch.Tensor:
-        places = range(int(number(low)), int(number(high)))
-        return torch.stack([evaluate(body, inputs, {**at, variable: torch.tensor(place)}) for place in places])
+        places = torch.arange(int(number(low)), int(number(high))).reshape(-1, *[1] * depth)
+        values = evaluate(body, inputs, {**at, variable: places}, depth + 1)
+        return values.broadcast_to(torch.broadcast_shapes(values.shape, places.shape))
 
     match expression:
         case Load(buffer=buffer, index=index):
-            return inputs[buffer][tuple(int(number(part)) for part in index)]
+            return inputs[buffer][tuple(number(part) for part in index)]
         case Constant(value=value):
             return torch.tensor(value, dtype=torch.float64)
         case SizeValue(size=size):
             return number(size).double()
         case Apply(function=function, arguments=arguments):
-            return FUNCTIONS[function](*(evaluate(argument, inputs, at) for argument in arguments))
+            return FUNCTIONS[function](*(evaluate(argument, inputs, at, depth) for argument in arguments))
         case Reduce(kind=kind, variable=variable, low=low, high=high, body=body):
             values = over(variable, low, high, body)
             by_kind = {"sum": values.sum(0), "max": values.amax(0), "min": values.amin(0)}
