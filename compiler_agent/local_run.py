@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from candidates.ceilings import fingerprint_device
 from candidates.exam import ExamRequest
 from candidates.ledger.ledger import AnyReport, AnyRequest, Ledger
-from candidates.ledger.run_states import RunStates
+from candidates.ledger.run_states import SILENT_S, Running, RunStates
 from candidates.run import PromoteRequest, RunRequest, TuneRequest
 from candidates.time_left import expected_seconds
 from compiler_agent.outcome import UserFault
@@ -70,7 +70,12 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
     try:
         with open_run_place(settings) as place:
             is_ours = bool(place.workers)
-            run, display = _input(request, run_id, device.id), ProgressDisplay(expected_seconds(request), console)
+            if run_id != fresh_id:
+                asyncio.run(_require_known(run_id, settings, ledger, place.address))
+            run, display = (
+                _input(request, run_id, device.id),
+                ProgressDisplay(expected_seconds(request), console),
+            )
             try:
                 asyncio.run(_follow(settings, ledger, kind, run, display, place))
             except (RunFailed, UserFault) as fault:
@@ -168,6 +173,26 @@ async def _follow(
         await ended
     except WorkflowFailureError as failure:
         raise _as_fault(failure, settings.logs) from failure
+
+
+async def _require_known(run_id: str, settings: Settings, ledger: Ledger, address: str) -> None:
+    """Raises UserFault where the run goes on and this server knows nothing of it: another one on this ledger does."""
+    entry = ledger.run(run_id)
+    state = None if entry is None else RunStates(ledger).of([entry])[run_id]
+    if not isinstance(state, Running) or state.last is None:
+        return
+    client = await connect(address, settings.temporal_namespace)
+    try:
+        await client.get_workflow_handle(run_id).describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        silent_s = (datetime.now(UTC) - state.last.recorded_at).total_seconds()
+        raise UserFault(
+            f"{run_id}, the same request, goes on at another Temporal server than {address}: its last word in the "
+            f"ledger is {silent_s:.0f} s old. Follow it there; where it was ended by force, ask again in "
+            f"{(SILENT_S - silent_s) / 60:.0f} minutes"
+        ) from error
 
 
 async def _result(handle: WorkflowHandle[Any, Any], place: RunPlace) -> object:
