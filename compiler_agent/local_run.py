@@ -31,9 +31,11 @@ from workflows.model_exam import ModelExam
 from workflows.payloads import ExamInput, RunInput, SearchInput, ShipInput
 from workflows.promote_kernels import PromoteKernels
 from workflows.retries import USER_FAULTS
+from workflows.search_so_far import search_so_far
 from workflows.tune_task import TuneTask
 from workflows.tuning_run import TuningRun
 
+EXAMINED = ("llm",)
 POLL_S = 0.5
 AWAY_S = 120.0
 """How long a server may be away that is started again by others."""
@@ -73,7 +75,7 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
             if run_id != fresh_id:
                 asyncio.run(_require_known(run_id, settings, ledger, place.address))
             run, display = (
-                _input(request, run_id, device.id),
+                _input(ledger, request, run_id, device.id),
                 ProgressDisplay(expected_seconds(request), console),
             )
             try:
@@ -103,7 +105,9 @@ def _kind(request: AnyRequest) -> _Kind:
             return _Kind(word="exam", workflow=ModelExam.__name__)
 
 
-def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | ShipInput | SearchInput | ExamInput:
+def _input(
+    ledger: Ledger, request: AnyRequest, run_id: str, device_id: str
+) -> RunInput | ShipInput | SearchInput | ExamInput:
     match request:
         case PromoteRequest():
             return ShipInput(run_id=run_id, device_id=device_id)
@@ -119,6 +123,7 @@ def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | ShipI
                 models=request.models,
                 seconds=request.search_s,
                 attempts=request.attempts,
+                so_far=search_so_far(ledger, run_id, request.task_id, request.agents),
             )
         case ExamRequest():
             searches = tuple(
@@ -127,12 +132,13 @@ def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | ShipI
                     device_id=device_id,
                     task_id=task.task_id,
                     op=task.op,
-                    agents=("llm",),
+                    agents=EXAMINED,
                     models=request.models,
                     seconds=request.search_s,
                     attempts=request.attempts,
                     recalls_past=False,
                     last_stage=request.last_stage,
+                    so_far=search_so_far(ledger, run_id, task.task_id, EXAMINED),
                 )
                 for task in request.tasks
             )
