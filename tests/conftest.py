@@ -126,7 +126,7 @@ QUICK_ONE_IN = {
     "tests/candidates/judge/test_gpu_sanitizers.py": 3,
     "tests/candidates/judge/test_sanitizers.py": 2,
     "tests/candidates/problems/": 4,
-    "tests/candidates/pull_requests/test_generated_tests.py": 2,
+    "tests/candidates/pull_requests/test_generated_tests.py": 4,
     "tests/candidates/serving_build/test_engine_packages.py": 2,
     "tests/candidates/serving_build/test_hf_kernels.py": 2,
     "tests/compiler_agent/agents/llm/test_llm_judged.py": 2,

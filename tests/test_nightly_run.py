@@ -15,8 +15,8 @@ from candidates.ledger.ledger import Ledger
 
 COMMAND = (
     *(sys.executable, "-m", "compiler_agent", "run", "--json"),
-    *("--limit", "120", "--hot-ops", "3", "--search-seconds", "45", "--attempts", "6"),
-    *("--end-to-end-seconds", "40", "--compile-seconds", "0"),
+    *("--limit", "120", "--hot-ops", "2", "--search-seconds", "30", "--attempts", "6"),
+    *("--end-to-end-seconds", "15", "--compile-seconds", "0"),
 )
 PATIENCE_S = 900
 
