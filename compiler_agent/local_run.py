@@ -74,10 +74,8 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
             is_ours = bool(place.workers)
             if run_id != fresh_id:
                 asyncio.run(_require_known(run_id, settings, ledger, place.address))
-            run, display = (
-                _input(ledger, request, run_id, device.id),
-                ProgressDisplay(expected_seconds(request), console),
-            )
+            run = _input(ledger, request, run_id, device.id)
+            display = ProgressDisplay(expected_seconds(request), console)
             try:
                 asyncio.run(_follow(settings, ledger, kind, run, display, place))
             except (RunFailed, UserFault) as fault:

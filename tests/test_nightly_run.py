@@ -15,8 +15,8 @@ from candidates.ledger.ledger import Ledger
 
 COMMAND = (
     *(sys.executable, "-m", "compiler_agent", "run", "--json"),
-    *("--limit", "120", "--hot-ops", "2", "--search-seconds", "30", "--attempts", "6"),
-    *("--end-to-end-seconds", "15", "--compile-seconds", "0"),
+    *("--limit", "120", "--hot-ops", "3", "--search-seconds", "45", "--attempts", "6"),
+    *("--end-to-end-seconds", "40", "--compile-seconds", "0"),
 )
 PATIENCE_S = 900
 
@@ -104,6 +104,7 @@ def test_the_build_is_not_live_before_someone_approves(environment, report):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_kernel_that_won_is_promoted_by_hand(home, environment, report):
     ledger = Ledger(f"sqlite:///{home / 'ledger.sqlite'}")
     won = [decision.task_id for decision in ledger.promotions(report["run_id"]) if decision.is_promoted]
