@@ -1,6 +1,7 @@
 """`deploy/`: what can be said of it without a registry and a cluster. That it runs is not tested here."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -161,8 +162,33 @@ def test_secrets_are_made_once_and_ours_to_read_alone(tmp_path):
     assert named == made[0].keys()
 
 
+ALERTS, TESTS_OF_ALERTS = DEPLOY / "prometheus" / "alerts.yaml", Path(__file__).parent / "prometheus" / "alerts.yaml"
+RULES = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
+
+
 def test_alerts_ask_for_figures_that_there_are():
-    rules = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
-    asked = {name for rule in rules for name in re.findall(r"\bcompiler_agent_\w+", rule["expr"])}
-    assert len(rules) > 5
+    asked = {name for rule in RULES for name in re.findall(r"\bcompiler_agent_\w+", rule["expr"])}
+    assert len(RULES) > 5
     assert asked <= SERVICE_FIGURES | WORKER_FIGURES
+
+
+@pytest.mark.parametrize(
+    "words", [("check", "rules", ALERTS), ("test", "rules", TESTS_OF_ALERTS)], ids=["check", "test"]
+)
+def test_prometheus_raises_alerts_when_it_should(words):
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool on this machine")
+    checked = subprocess.run(["promtool", *words], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("is_raised", [True, False])
+def test_every_alert_is_tried_both_ways(is_raised):
+    groups = yaml.safe_load(TESTS_OF_ALERTS.read_text())["tests"]
+    tried = {
+        each["alertname"]
+        for group in groups
+        for each in group["alert_rule_test"]
+        if ("exp_alerts" in each) == is_raised
+    }
+    assert tried == {rule["alert"] for rule in RULES}

@@ -145,14 +145,14 @@ def test_a_home_that_is_a_file_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_single_bad_rows_are_dropped_and_counted(run, home, tmp_path):
+def test_single_bad_rows_are_dropped_and_counted(run, home, tmp_path, tiny_llama):
     rows = [{"timestamp": i * 1000, "input_length": 600, "output_length": 4, "hash_ids": [0, i + 1]} for i in range(20)]
     lines = [json.dumps(row) for row in rows]
     lines[3] = '{"timestamp": 3000, "input_length": -5, "output_length": 4, "hash_ids": []}'
     lines[7] = "{broken"
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(lines))
-    finished = run("replay", str(path), "--json")
+    finished = run("replay", str(path), "--model", str(tiny_llama), "--json")
     assert finished.returncode == 0, finished.stderr
     requests = json.loads(finished.stdout)["requests"]
     assert requests["read"] == 20
