@@ -14,6 +14,7 @@ from candidates.ledger.tables import DeviceRow
 from candidates.record import Record
 from candidates.serving_build.build import Build
 from candidates.serving_build.builds import BuildStore
+from compiler_agent.local_service import other_settings
 from compiler_agent.machine import FREE_BYTES_NEEDED
 from compiler_agent.outcome import UserFault
 from compiler_agent.program_health import ProgramState, UpHealth, find_up
@@ -75,6 +76,8 @@ def read_service_status(settings: Settings) -> ServiceStatus:
     if up is not None:
         programs = [program for program in up.programs if program.state is not ProgramState.READY]
         problems += [f"{program.name} is {program.state}: see {program.log}" for program in programs]
+        if differing := other_settings(settings, up):
+            problems.append(f"`up` (pid {up.pid}) serves with another {', '.join(differing)} than is asked about here")
     return ServiceStatus(
         home=str(settings.home),
         free_bytes=free_bytes,
