@@ -9,7 +9,7 @@ from sqlalchemy import inspect, select, text
 
 from candidates.ceilings import fingerprint_device
 from candidates.ledger.ledger import Ledger, RecordedProgress
-from candidates.ledger.run_states import Failed, Running, RunState, RunStates
+from candidates.ledger.run_states import Failed, Running, RunState, RunStates, Stopped
 from candidates.ledger.tables import DeviceRow
 from candidates.record import Record
 from candidates.serving_build.build import Build
@@ -36,7 +36,7 @@ class RunStatus(Record):
     state: str
     """As `RunStates` tells them: running, ended, stopped, failed."""
     message: str
-    """Of a failure, or the latest progress."""
+    """Of a failure, or the latest progress; of a run that says nothing any more, since when."""
 
 
 class LedgerStatus(Record):
@@ -135,6 +135,8 @@ def _message(state: RunState) -> str:
             return message
         case Running(last=RecordedProgress(progress=progress)):
             return f"{progress.stage}: {progress.message}"
+        case Stopped(since=since):
+            return f"no progress since {since:%Y-%m-%d %H:%M}Z"
         case _:
             return ""
 

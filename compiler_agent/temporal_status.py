@@ -1,12 +1,13 @@
 """read_temporal: what a Temporal server says of its namespaces and task queues; read_retries: of what fails there."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TypeVar
 
 from temporalio.api.enums.v1 import TaskQueueType, WorkerStatus
 from temporalio.api.taskqueue.v1 import TaskQueue
+from temporalio.api.worker.v1 import WorkerHeartbeat
 from temporalio.api.workflowservice.v1 import (
     DescribeNamespaceRequest,
     DescribeTaskQueueRequest,
@@ -115,25 +116,30 @@ async def _namespaces(client: Client) -> tuple[str, ...]:
     return tuple(sorted(one.namespace_info.name for one in listed.namespaces))
 
 
-async def _beating(client: Client) -> Mapping[str, frozenset[str]]:
-    """Identities by queue of workers whose heartbeat was heard lately: one that is busy asks for no tasks. None where
-    the server keeps no heartbeats."""
+async def _beating(client: Client) -> Sequence[WorkerHeartbeat]:
+    """The latest heartbeat of each worker; none where the server keeps none."""
+    asked = ListWorkersRequest(namespace=client.namespace, page_size=_MOST_WORKERS)
     try:
-        listed = await client.workflow_service.list_workers(
-            ListWorkersRequest(namespace=client.namespace, page_size=_MOST_WORKERS)
-        )
+        listed = await client.workflow_service.list_workers(asked)
     except RPCError:
-        return {}
-    since = datetime.now(UTC) - HEARD_WITHIN
-    heard: dict[str, set[str]] = {}
-    for one in (each.worker_heartbeat for each in listed.workers_info):
-        if one.status == WorkerStatus.WORKER_STATUS_RUNNING and one.heartbeat_time.ToDatetime(tzinfo=UTC) >= since:
-            heard.setdefault(one.task_queue, set()).add(one.worker_identity)
-    return {queue: frozenset(identities) for queue, identities in heard.items()}
+        return ()
+    return [each.worker_heartbeat for each in listed.workers_info]
 
 
-async def _describe(client: Client, namespace: str, queue: str, beating: Mapping[str, frozenset[str]]) -> QueueStatus:
-    backlog, workers = 0, set(beating.get(queue, ()))
+def heard_of(beating: Sequence[WorkerHeartbeat], queue: str, now: datetime) -> set[str]:
+    """Identities of the queue's workers whose heart beat lately: one that is busy asks for no tasks."""
+    return {
+        one.worker_identity
+        for one in beating
+        if one.task_queue == queue
+        and one.status == WorkerStatus.WORKER_STATUS_RUNNING
+        and one.heartbeat_time.ToDatetime(tzinfo=UTC) >= now - HEARD_WITHIN
+    }
+
+
+async def _describe(client: Client, namespace: str, queue: str, beating: Sequence[WorkerHeartbeat]) -> QueueStatus:
+    now = datetime.now(UTC)
+    backlog, workers = 0, heard_of(beating, queue, now)
     for kind in _TYPES:
         said = await client.workflow_service.describe_task_queue(
             DescribeTaskQueueRequest(
@@ -141,8 +147,9 @@ async def _describe(client: Client, namespace: str, queue: str, beating: Mapping
             )
         )
         backlog += said.stats.approximate_backlog_count
-        since = datetime.now(UTC) - HEARD_WITHIN
         workers |= {
-            poller.identity for poller in said.pollers if poller.last_access_time.ToDatetime(tzinfo=UTC) >= since
+            poller.identity
+            for poller in said.pollers
+            if poller.last_access_time.ToDatetime(tzinfo=UTC) >= now - HEARD_WITHIN
         }
     return QueueStatus(queue=queue, backlog=backlog, workers=len(workers))
