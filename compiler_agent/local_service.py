@@ -4,6 +4,7 @@ One command holds a home, and nothing of it outlives the command, whatever ends 
 """
 
 import contextlib
+import importlib.util
 import os
 import signal
 import socket
@@ -20,7 +21,7 @@ from candidates.record import digest_of
 from compiler_agent import readiness
 from compiler_agent.board_settings import BoardSettings
 from compiler_agent.home_lock import hold_home
-from compiler_agent.metrics_settings import WORKER, Address, MetricsSettings
+from compiler_agent.metrics_settings import SERVICE, WORKER, Address, MetricsSettings
 from compiler_agent.outcome import UserFault
 from compiler_agent.program_health import (
     ProgramHealth,
@@ -49,7 +50,8 @@ def serve_locally(settings: Settings, board: BoardSettings, metrics: MetricsSett
     is taken, and TemporalUnavailable."""
     with hold_home(settings.home, "up"), _stop_signals() as stop:
         board = replace(board, port=board.port or free_port())
-        _require_free(board)
+        _require_packages(metrics)
+        _require_free(settings, board, metrics)
         address = settings.temporal_address or f"127.0.0.1:{free_port()}"
         if settings.temporal_address is not None and not answers(address):
             raise TemporalUnavailable(
@@ -82,6 +84,13 @@ def service_of(settings: Settings, address: str) -> Service:
         sandbox=settings.sandbox,
         gpu_uuid=settings.gpu_uuid,
     )
+
+
+def other_settings(settings: Settings, health: UpHealth) -> tuple[str, ...]:
+    """What that `up` serves with and these settings name another of."""
+    wanted = service_of(settings, settings.temporal_address or health.service.temporal_address).model_dump()
+    served = health.service.model_dump()
+    return tuple(name.removesuffix("_digest") for name, value in served.items() if value != wanted[name])
 
 
 class _Teller:
@@ -152,21 +161,43 @@ def _programs(settings: Settings, board: BoardSettings, metrics: MetricsSettings
 
 
 def _metrics_of_worker(metrics: MetricsSettings, number: int) -> dict[str, str]:
+    address = _worker_address(metrics, number)
+    return {} if address is None else {WORKER: str(address)}
+
+
+def _worker_address(metrics: MetricsSettings, number: int) -> Address | None:
     """Workers of one machine have a port each."""
-    if metrics.worker is None:
-        return {}
-    return {WORKER: str(Address(metrics.worker.host, metrics.worker.port + number))}
+    return None if metrics.worker is None else Address(metrics.worker.host, metrics.worker.port + number)
 
 
-def _require_free(board: BoardSettings) -> None:
-    """Before anything is started: a page that cannot listen would be started again and again."""
-    family = socket.AF_INET6 if ":" in board.host else socket.AF_INET
+def _require_packages(metrics: MetricsSettings) -> None:
+    """Before anything is started: a program without them would be started again and again."""
+    needed = [("the leaderboard", "uvicorn", "leaderboard")]
+    if metrics.service is not None:
+        needed.append((f"metrics ({SERVICE})", "prometheus_client", "telemetry"))
+    missing = [each for each in needed if importlib.util.find_spec(each[1]) is None]
+    if missing:
+        told = "; ".join(f"{what} needs {package}" for what, package, _ in missing)
+        raise UserFault(f"{told}: pip install 'compiler-agent[{','.join(extra for _, _, extra in missing)}]'")
+
+
+def _require_free(settings: Settings, board: BoardSettings, metrics: MetricsSettings) -> None:
+    """Before anything is started: what cannot listen would be started again and again."""
+    _try_to_listen(board.host, board.port, "the leaderboard", "COMPILER_AGENT_LEADERBOARD_PORT")
+    if (address := metrics.service) is not None:
+        _try_to_listen(address.host, address.port, "metrics", SERVICE)
+    for number, queue in enumerate(queue_names(settings)):
+        if (address := _worker_address(metrics, number)) is not None:
+            _try_to_listen(address.host, address.port, f"metrics of the {queue} worker", WORKER)
+
+
+def _try_to_listen(host: str, port: int, what: str, variable: str) -> None:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
-        socket.create_server((board.host, board.port), family=family).close()
+        socket.create_server((host, port), family=family).close()
     except OSError as error:
         raise UserFault(
-            f"the leaderboard cannot listen at {board.host}:{board.port} ({error.strerror}): another `up` may be "
-            "there; set COMPILER_AGENT_LEADERBOARD_PORT"
+            f"{what} cannot listen at {host}:{port} ({error.strerror}): another `up` may be there; set {variable}"
         ) from error
 
 

@@ -30,7 +30,10 @@ def configure_logs(environment: Mapping[str, str] = os.environ) -> None:
     log_format, level = read_log_settings(environment)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if log_format is LogFormat.JSON else _TextLines())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.basicConfig(
+        level=max(logging.WARNING, logging.getLevelNamesMapping()[level]), handlers=[handler], force=True
+    )
+    logging.captureWarnings(True)
     # Ids are fields of a line, not part of its message.
     activity.logger.activity_info_on_message = workflow.logger.workflow_info_on_message = False
     # What libraries say of their daily business is not asked for.

@@ -9,10 +9,11 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pydantic import ValidationError
+from sqlalchemy import make_url
 
 from candidates.ledger import standings
 from candidates.ledger.blobs import BlobStore
-from candidates.ledger.copy_ledger import copy_ledger
+from candidates.ledger.copy_ledger import copy_ledger, require_empty
 from candidates.ledger.database import open_database
 from candidates.serving_build.build import builds_folder
 from candidates.serving_build.builds import point_at
@@ -40,6 +41,7 @@ def restore_backup(source: Path, settings: Settings) -> BackupManifest:
     home = settings.home
     if home.exists() and any(home.iterdir()):
         raise UserFault(f"{home} is not empty: restore into a COMPILER_AGENT_HOME that is, or remove what is there")
+    _require_empty_ledger(settings)
     with named_faults():
         copy_folder(source / HOME, home)
         if (source / KEYS).is_dir():
@@ -58,6 +60,17 @@ def restore_backup(source: Path, settings: Settings) -> BackupManifest:
         if manifest.live_build is not None:
             point_at(builds_folder(home), manifest.live_build)
     return manifest
+
+
+def _require_empty_ledger(settings: Settings) -> None:
+    """Before anything is written. Raises LedgerNotEmpty."""
+    url = make_url(settings.ledger_url)
+    if url.get_backend_name() == "sqlite" and not Path(url.database or "").exists():
+        return  # opening it would write
+    target = open_database(settings.ledger_url, standings.rebuild)
+    with target.connect() as connection:
+        require_empty(connection)
+    target.dispose()
 
 
 def read_backup(source: Path) -> BackupManifest:

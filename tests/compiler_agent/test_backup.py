@@ -168,4 +168,5 @@ def test_nothing_is_restored_over_what_is_there(say, home, ledger_url, tmp_path)
     code, _, told = say(tmp_path / "restored", "restore", str(tmp_path / "saved"), ledger=ledger_url)
     assert code == 2
     assert "name a database without a ledger" in told
+    assert not (tmp_path / "restored").exists()
     assert BuildStore(tmp_path / "restored").current() is None

@@ -11,7 +11,7 @@ from compiler_agent.log_lines import LogFormat, read_log_settings
 from compiler_agent.outcome import UserFault
 
 LOGS = """
-import logging
+import logging, warnings
 from compiler_agent.log_lines import configure_logs
 from workflows.activities.about import about
 configure_logs()
@@ -23,6 +23,7 @@ with about(activity="propose", run_id="run-1", task_id="f" * 64):
         1 / 0
     except ZeroDivisionError:
         log.exception("it fell")
+warnings.warn("it is old")
 log.debug("unasked")
 logging.getLogger("sqlalchemy").info("unasked")
 """
@@ -35,13 +36,15 @@ def lines_of(**environment):
 
 
 def test_a_json_line_holds_the_ids_and_a_message_is_one_line():
-    first, second = (json.loads(line) for line in lines_of(COMPILER_AGENT_LOG_FORMAT="json"))
+    first, second, third = (json.loads(line) for line in lines_of(COMPILER_AGENT_LOG_FORMAT="json"))
     ids = {"activity": "propose", "run_id": "run-1", "task_id": "f" * 64}
     assert first | ids | {"candidate_id": "c" * 64} == first
     assert (first["level"], first["message"]) == ("INFO", "judged: accepted\nInjected: line")
     assert second | ids == second
     assert "candidate_id" not in second
     assert "ZeroDivisionError" in second["exception"]
+    assert (third["level"], third["logger"]) == ("WARNING", "py.warnings")
+    assert "it is old" in third["message"]
 
 
 def test_a_text_line_ends_with_the_beginnings_of_the_ids():
