@@ -54,6 +54,12 @@ def connect_database(url: str) -> Engine:
     return engine
 
 
+def is_there(url: str) -> bool:
+    """False for a SQLite file that opening would make. Raises LedgerUrlError."""
+    place = _parse(url)
+    return place.drivername != "sqlite" or Path(place.database or "").is_file()
+
+
 def commit_in_order(session: Session, name: str) -> None:
     """From here to the commit no other session is in its own such part for `name`.
 

@@ -141,7 +141,14 @@ def test_where_the_kept_rows_of_a_night_are_gone_its_end_is_known(nights):
 
 @pytest.mark.parametrize(
     "rubbish",
-    [b'{"prompt": "' + b"a" * 200_000 + b'"}\n', b"one\rtwo\r", b"[" * 200_000, b"\0" * 100, b'"\n"', bytes(range(256))],
+    [
+        b'{"prompt": "' + b"a" * 200_000 + b'"}\n',
+        b"one\rtwo\r",
+        b"[" * 200_000,
+        b"\0" * 100,
+        b'"\n"',
+        bytes(range(256)),
+    ],
     ids=["long field", "carriage returns", "deep", "zeros", "quotes", "bytes"],
 )
 def test_rubbish_takes_nothing_from_the_files_beside_it(nights, rubbish):
