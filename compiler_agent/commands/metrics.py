@@ -11,6 +11,7 @@ from compiler_agent.outcome import ExitCode, UserFault, progress_console
 from compiler_agent.settings import read_settings
 
 _USUAL = Address("127.0.0.1", 9464)
+_MOST_WAITING = 128
 _PATIENCE_S = 15.0
 """For a scraper to say what it wants, and to take it."""
 
@@ -38,8 +39,9 @@ def metrics() -> ExitCode:
         server, _ = start_http_server(address.port, addr=address.host, registry=registry)
     except OSError as error:
         raise UserFault(f"cannot listen at {address} ({error.strerror}): set COMPILER_AGENT_METRICS") from error
-    # Each scraper has a thread: one that says nothing more would keep it for ever.
+    # Each scraper has a thread: one that says nothing more would keep it for ever. More than five may come at once.
     server.RequestHandlerClass.timeout = _PATIENCE_S
+    server.socket.listen(_MOST_WAITING)
     progress_console.print(f"metrics at http://{address}/metrics", highlight=False)
     readiness.tell(is_ready=True)
     try:
