@@ -2,6 +2,7 @@
 
 import ipaddress
 import signal
+from socketserver import StreamRequestHandler
 
 from compiler_agent import readiness
 from compiler_agent.log_lines import configure_logs
@@ -40,7 +41,10 @@ def metrics() -> ExitCode:
     except OSError as error:
         raise UserFault(f"cannot listen at {address} ({error.strerror}): set COMPILER_AGENT_METRICS") from error
     # Each scraper has a thread: one that says nothing more would keep it for ever. More than five may come at once.
-    server.RequestHandlerClass.timeout = _PATIENCE_S
+    handler = server.RequestHandlerClass
+    assert isinstance(handler, type)
+    assert issubclass(handler, StreamRequestHandler)
+    handler.timeout = _PATIENCE_S
     server.socket.listen(_MOST_WAITING)
     progress_console.print(f"metrics at http://{address}/metrics", highlight=False)
     readiness.tell(is_ready=True)
