@@ -102,17 +102,18 @@ class _Teller:
     def tell(self, programs: tuple[ProgramHealth, ...], line: str) -> None:
         self._health = self._health.model_copy(update={"programs": programs})
         ready = sum(program.state is ProgramState.READY for program in programs)
+        try:
+            write_up_health(self._home, self._health)
+        except OSError as error:  # a full disk is no reason to end what works
+            line += f"; cannot write up.json: {error.strerror}"
+        readiness.tell(is_ready=self._health.is_ready, status=f"{ready} of {len(programs)} ready; {line}")
+        # Last, as it may fail: others read what is above.
         self._console.print(
             f"{datetime.now(UTC):%H:%M:%SZ} {line} · {ready} of {len(programs)} ready",
             highlight=False,
             markup=False,
             soft_wrap=True,
         )
-        try:
-            write_up_health(self._home, self._health)
-        except OSError as error:  # a full disk is no reason to end what works
-            self._console.print(f"cannot write up.json: {error.strerror}", highlight=False, markup=False)
-        readiness.tell(is_ready=self._health.is_ready, status=f"{ready} of {len(programs)} ready; {line}")
 
 
 def _programs(settings: Settings, board: BoardSettings, metrics: MetricsSettings, address: str) -> tuple[Program, ...]:
@@ -183,22 +184,26 @@ def _require_packages(metrics: MetricsSettings) -> None:
 
 def _require_free(settings: Settings, board: BoardSettings, metrics: MetricsSettings) -> None:
     """Before anything is started: what cannot listen would be started again and again."""
-    _try_to_listen(board.host, board.port, "the leaderboard", "COMPILER_AGENT_LEADERBOARD_PORT")
-    if (address := metrics.service) is not None:
-        _try_to_listen(address.host, address.port, "metrics", SERVICE)
-    for number, queue in enumerate(queue_names(settings)):
-        if (address := _worker_address(metrics, number)) is not None:
-            _try_to_listen(address.host, address.port, f"metrics of the {queue} worker", WORKER)
-
-
-def _try_to_listen(host: str, port: int, what: str, variable: str) -> None:
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        socket.create_server((host, port), family=family).close()
-    except OSError as error:
-        raise UserFault(
-            f"{what} cannot listen at {host}:{port} ({error.strerror}): another `up` may be there; set {variable}"
-        ) from error
+    wanted = [
+        ("the leaderboard", Address(board.host, board.port), "COMPILER_AGENT_LEADERBOARD_PORT"),
+        ("the metrics", metrics.service, SERVICE),
+        *(
+            (f"the metrics of worker {queue}", _worker_address(metrics, number), WORKER)
+            for number, queue in enumerate(queue_names(settings))
+        ),
+    ]
+    with contextlib.ExitStack() as held:  # all at once, so that two of ours are not told the same port
+        for name, address, variable in wanted:
+            if address is None:
+                continue
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            try:
+                held.enter_context(socket.create_server((address.host, address.port), family=family))
+            except (OSError, OverflowError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                raise UserFault(
+                    f"{name} cannot listen at {address} ({reason}): another `up` may be there; set {variable}"
+                ) from error
 
 
 def _port_of(address: str) -> int:

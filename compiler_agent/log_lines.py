@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import textwrap
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -70,7 +71,10 @@ class _TextLines(logging.Formatter):
         ids = " ".join(f"{name}={value[:16]}" for name, value in _ids(record).items() if name != "workflow_id")
         message = printable(record.getMessage()).replace("\n", "\\n")
         line = f"{_moment(record)} {record.levelname} {message}" + (f" [{ids}]" if ids else "")
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        # Indented, so that no message of an exception looks like a line of ours.
+        return f"{line}\n{textwrap.indent(printable(self.formatException(record.exc_info)), '    ')}"
 
 
 def _moment(record: logging.LogRecord) -> str:

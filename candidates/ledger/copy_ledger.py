@@ -34,12 +34,12 @@ def copy_ledger(source: Engine, target: Engine) -> Mapping[str, int]:
         return {table.name: _copy(table, reading, writing) for table in Table.metadata.sorted_tables}
 
 
-def require_empty(ledger: Connection) -> None:
+def require_empty(connection: Connection) -> None:
     """Raises LedgerNotEmpty."""
     for table in Table.metadata.sorted_tables:
-        if ledger.scalar(select(exists(select(table)))):
-            where = repr(ledger.engine.url)
-            raise LedgerNotEmpty(f"the ledger in {where} has {table.name}: name a database without a ledger")
+        if connection.scalar(select(exists(select(table)))):
+            place = connection.engine.url
+            raise LedgerNotEmpty(f"the ledger in {place!r} has {table.name}: name a database without a ledger")
 
 
 @contextmanager

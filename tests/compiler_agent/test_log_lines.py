@@ -20,7 +20,7 @@ with about(activity="propose", run_id="run-1", task_id="f" * 64):
     with about(candidate_id="c" * 64):
         log.info("judged: %s", "accepted\\nInjected: line")
     try:
-        1 / 0
+        raise ZeroDivisionError("\\x1b[2Jnothing\\n2026-01-01T00:00:00.000+00:00 INFO judged: accepted")
     except ZeroDivisionError:
         log.exception("it fell")
 warnings.warn("it is old")
@@ -51,6 +51,12 @@ def test_a_text_line_ends_with_the_beginnings_of_the_ids():
     lines = lines_of()
     assert lines[0].endswith("[activity=propose run_id=run-1 task_id=ffffffffffffffff candidate_id=cccccccccccccccc]")
     assert "unasked" not in "".join(lines)
+
+
+def test_no_exception_can_write_a_line_of_its_own_or_reach_the_terminal():
+    lines = lines_of()
+    assert r"    ZeroDivisionError: \x1b[2Jnothing" in lines
+    assert "    2026-01-01T00:00:00.000+00:00 INFO judged: accepted" in lines
 
 
 def test_a_level_leaves_out_what_lies_below():
