@@ -14,6 +14,7 @@ PRELUDE = r"""
 #pragma GCC diagnostic ignored "-Wpsabi"  // every function that takes a vector is inlined
 #pragma GCC diagnostic ignored "-Wuninitialized"  // the headers of GCC 12 read undefined vectors on purpose
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Waggressive-loop-optimizations"  // of a remainder that has no 2^59 steps
 #ifdef __AVX512F__
 #include <immintrin.h>
 #endif
