@@ -41,9 +41,7 @@ def extract_task(
     """
     try:
         task = _extract(model, captured, time_us, device_id, threads, keep)
-        if bfloat16_weights and (rounded := allow_bfloat16_weights(task)) is not None:
-            return admit(rounded)
-        return admit(task)
+        return admit((bfloat16_weights and allow_bfloat16_weights(task)) or task)
     except Obstructed as obstructed:
         return Obstacle(reason=str(obstructed))
 

@@ -55,7 +55,8 @@ def _drawn_for_q4_1(blocks: Values, rng: np.random.Generator) -> Values:
     last = rng.integers(first, 16)
     # A block of one value is its minimum: another code of it would be no float16.
     codes[clipped] = np.where(first < last, codes[clipped].clip(first, last), 0)
-    return scale * codes + minimum
+    drawn: Values = scale * codes + minimum
+    return drawn
 
 
 def _drawn_for_q8_0(blocks: Values, rng: np.random.Generator) -> Values:
@@ -64,7 +65,8 @@ def _drawn_for_q8_0(blocks: Values, rng: np.random.Generator) -> Values:
     clipped = np.flatnonzero(rng.random(len(blocks)) < _CLIPPED_SHARE)
     largest = rng.integers(0, 128, (len(clipped), 1))
     codes[clipped] = codes[clipped].clip(-largest, largest)
-    return scale * codes
+    drawn: Values = scale * codes
+    return drawn
 
 
 def _float16(values: Values) -> Values:

@@ -34,15 +34,15 @@ _MAY_BE_KEPT = """\
 Parameters that may be kept in fewer bytes: they come to `prepare` as float32, in every case, and what the kernel reads
 at each call is what `prepare` wrote. Of all values that it ever gets this holds:"""
 _FORMATS = {
-    WeightFormat.Q4_1: "in each block of 32 along the last dim there are a float16 scale and a float16 minimum that give "
-    "every value bit for bit as the float32 number scale * code + minimum, codes 0 to 15 (not all of them need occur; a "
-    "block of one value is its minimum). So 20 bytes a block hold it exactly, and the packed block computes the same "
-    "function: sum(x * w) = scale * sum(x * code) + minimum * sum(x). Subtract 8 from the codes, and add 8 * scale to "
-    "the minimum, so that nothing cancels.",
+    WeightFormat.Q4_1: "in each block of 32 along the last dim there are a float16 scale and a float16 minimum that "
+    "give every value bit for bit as the float32 number scale * code + minimum, codes 0 to 15 (not all of them need "
+    "occur; a block of one value is its minimum). So 20 bytes a block hold it exactly, and the packed block computes "
+    "the same function: sum(x * w) = scale * sum(x * code) + minimum * sum(x). Subtract 8 from the codes, and add "
+    "8 * scale to the minimum, so that nothing cancels.",
     WeightFormat.Q8_0: "in each block of 32 along the last dim there is a float16 scale that gives every value bit for "
     "bit as the float32 number scale * code, codes -127 to 127. So 34 bytes a block hold it exactly.",
-    WeightFormat.BFLOAT16: "nothing; the error that is allowed has room for rounding these parameters, and only these, to "
-    "bfloat16.",
+    WeightFormat.BFLOAT16: "nothing; the error that is allowed has room for rounding these parameters, and only these, "
+    "to bfloat16.",
 }
 
 

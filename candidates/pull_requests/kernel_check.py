@@ -103,7 +103,8 @@ def as_stored(values: Floats, stored_as: str | None) -> Floats:
     scale = step.astype(np.float16).astype(np.float32)
     codes = np.rint((blocks - minimum) / scale)
     codes = codes.clip(0, 15) if stored_as == "q4_1" else codes.clip(-127, 127)
-    return (scale * codes + minimum).reshape(values.shape)
+    stored: Floats = (scale * codes + minimum).reshape(values.shape)
+    return stored
 
 
 def draw_inputs(axes: Axes, distribution: str) -> Tensors:

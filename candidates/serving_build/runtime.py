@@ -45,7 +45,7 @@ ALLOW_UNSIGNED = "COMPILER_AGENT_ALLOW_UNSIGNED"
 """Environment: 1 where no key is trusted and builds are installed all the same."""
 SHADOW_ONE_IN = "COMPILER_AGENT_SHADOW_ONE_IN"
 """Environment: one served call in so many is compared with the original; 0 for none."""
-MANIFEST, SIGNATURE, SCHEMA_VERSION = "manifest.json", "manifest.ed25519", 2
+MANIFEST, SIGNATURE, SCHEMA_VERSIONS = "manifest.json", "manifest.ed25519", (2, 3)
 FAULTS_ALLOWED, FAULT_SHARE_ALLOWED = 2, 0.01
 """A kernel is switched off by disagreements and failed comparisons beyond both: so many, and of those compared."""
 PLANS_KEPT = 4096
@@ -89,9 +89,9 @@ def read_verified(folder: Path, trusted_keys: Collection[str], *, allow_unsigned
         raise BuildRefused(f"{path} is not the manifest of a build ({error}): install the build again") from error
     if not is_intact:
         raise BuildRefused(f"{path} was changed after the build was written: install the build again")
-    if version != SCHEMA_VERSION:
+    if version not in SCHEMA_VERSIONS:
         raise BuildRefused(
-            f"{path} has schema version {version}, this runtime reads {SCHEMA_VERSION}: take both of one release"
+            f"{path} has schema version {version}, this runtime reads {SCHEMA_VERSIONS}: take both of one release"
         )
     if unsafe or not is_closed:
         raise BuildRefused(f"{path} names files that no build may have: {unsafe or sorted(libraries | files.keys())}")
@@ -401,7 +401,7 @@ _BLOCK, _BLOCKS_AT_ONCE = 32, 4096
 
 
 def can_be_kept(tensor: torch.Tensor, stored_as: str) -> bool:
-    """Whether a kernel that keeps float32 `tensor` ([..., columns]) in this weight format computes with just its values.
+    """Whether a kernel that keeps float32 `tensor` ([..., columns]) in this weight format has just its values.
 
     q4_1: in each block of 32 along the last dim there are a float16 scale and a float16 minimum that give every value
     bit for bit as scale * code + minimum, codes 0 to 15. q8_0: scale * code, codes -127 to 127. Any can be rounded to
@@ -414,7 +414,7 @@ def can_be_kept(tensor: torch.Tensor, stored_as: str) -> bool:
         return False
     blocks = tensor.detach().reshape(-1, _BLOCK)
     # What does not fit mostly shows at once, and is what takes long.
-    return all(fits(part) for part in (blocks[:1], *blocks[1:].split(_BLOCKS_AT_ONCE)))
+    return all(fits(part) for part in (blocks[:1], *torch.split(blocks[1:], _BLOCKS_AT_ONCE)))
 
 
 def _fits_q4_1(blocks: torch.Tensor) -> bool:

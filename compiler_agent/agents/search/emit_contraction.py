@@ -89,17 +89,19 @@ def _panel_tiles(stage: ContractionStage, kind: str, schedule: Schedule, offset:
 
 
 def _block_tiles(stage: ContractionStage, kind: str, schedule: Schedule, offset: int, scratch_slot: int) -> list[str]:
-    tile, blocks = schedule.column_tile, stage.depth // BLOCK
+    tile, depth = schedule.column_tile, stage.depth
+    blocks = depth // BLOCK
+    arguments = f"{kind}, R, {tile}, {schedule.prefetch_bytes}"
     return [
         f"const char* packed = static_cast<const char*>(prepared) + {offset};",
         f"float* block_sums = scratch_of_thread<{scratch_slot}>(rows * {blocks});",
-        f"sum_blocks(left, left_stride, rows, {stage.depth}, block_sums);",
+        f"sum_blocks(left, left_stride, rows, {depth}, block_sums);",
         *_over_blocks(schedule, "panel"),
         f"      const char* weights = packed + panel * {blocks * panel_width(schedule)} * {kind}::BYTES;",
         "      const float* line_sums[R];",
         f"      point_at_rows(block_sums + top * {blocks}, {blocks}, height, line_sums);",
         f"      F sum[R][{tile}];",
-        f"      block_tile<{kind}, R, {tile}, {schedule.prefetch_bytes}>(lines, line_sums, weights, {stage.depth}, sum);",
+        f"      block_tile<{arguments}>(lines, line_sums, weights, {depth}, sum);",
         *_finished_panel(stage, schedule),
     ]
 

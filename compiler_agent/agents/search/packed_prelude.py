@@ -121,9 +121,10 @@ void pack_blocks(const float* weights, int64_t stride, int64_t columns, int64_t 
       for (int64_t place = 0; place < width && first + place < columns; ++place) {
         Recovered block;
         // Of values that the format cannot hold: every result that they have a part in is NaN, never a wrong number.
-        if (!Format::recover(weights + (first + place) * stride + k, block)) block.scale = __builtin_nanf("");
-        for (int i = 0; i < BLOCK; ++i)
-          Format::put_code(packed, P, int(place / W), int(place % W), i, block.scale == block.scale ? block.codes[i] : 0);
+        const bool fits = Format::recover(weights + (first + place) * stride + k, block);
+        if (!fits) block.scale = __builtin_nanf("");
+        for (int i = 0; fits && i < BLOCK; ++i)
+          Format::put_code(packed, P, int(place / W), int(place % W), i, block.codes[i]);
         const _Float16 scale = _Float16(block.scale), minimum = _Float16(block.minimum);
         memcpy(scales + place * 2, &scale, 2);
         if (Format::HAS_MINIMUM) memcpy(scales + (width + place) * 2, &minimum, 2);
@@ -141,8 +142,8 @@ INLINE void sum_blocks(const float* left, int64_t stride, int64_t rows, int64_t 
     }
 }
 
-// out[r][p] = sum over blocks of scale[p] * (sum over k of left[r][k] * code[k][p]) + minimum[p] * sum of left[r]: lanes
-// are output features. A tile of few sums takes several for each, or it would wait for the last addition at every step.
+// out[r][p] = sum over blocks of scale[p] * (sum over k of left[r][k] * code[k][p]) + minimum[p] * sum of left[r]:
+// lanes are output features. A tile of few sums takes several for each, or each step would wait for the last one.
 template <class Format, int R, int P, int PREFETCH>
 INLINE void block_tile(const float* const (&left)[R], const float* const (&left_sums)[R], const char* panel,
                        int64_t depth, F (&out)[R][P]) {
