@@ -172,7 +172,7 @@ def test_weights_are_checked_against_the_format_that_a_kernel_keeps_them_in(
     packed = replace(linear, task=linear.task.model_copy(update={"inputs": (x, kept)}))
     build = write_build(tmp_path, "tiny", device, [packed])
     assert build.manifest.schema_version == 3
-    on_grid, off_grid = (model.model.layers[layer].self_attn.q_proj for layer in range(2))
+    on_grid = model.model.layers[0].self_attn.q_proj
     with torch.no_grad():
         drawn = drawn_for(WeightFormat.Q4_1, on_grid.weight.numpy(), np.random.default_rng(0))
         on_grid.weight.copy_(torch.from_numpy(drawn))
