@@ -1,5 +1,6 @@
 """Extraction: a captured op site becomes a KernelTask whose reference is the exported graph of the site itself."""
 
+import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -7,8 +8,10 @@ from torch import nn
 
 from candidates.call_shapes import CallShapes, name_call_shapes
 from candidates.exported_op import Obstructed, admit, export_op, identifier
+from candidates.serving_build.runtime import can_be_kept
 from candidates.site_callable import SiteCallable
-from candidates.task import ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel
+from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, has_blocks
+from candidates.weight_formats import WeightFormat
 from candidates.workloads import SeenWorkload, select_workloads
 from traces.sites import CapturedSite, SiteCall
 
@@ -28,13 +31,17 @@ def extract_task(
     device_id: str,
     threads: int,
     keep: int = 16,
+    bfloat16_weights: bool = False,
 ) -> KernelTask | Obstacle:
     """`model` is the served module with its real weights; `time_us` is what one call takes now, in microseconds.
 
-    The reference is run beside the site itself at every workload; a difference beyond 1e-6 is an obstacle too.
+    The reference is run beside the site itself at every workload; a difference beyond 1e-6 is an obstacle too. A
+    parameter whose values an exact weight format holds in every instance is marked with it; with `bfloat16_weights`
+    kernels may round other matrices.
     """
     try:
-        return _extract(model, captured, time_us, device_id, threads, keep)
+        task = _extract(model, captured, time_us, device_id, threads, keep)
+        return admit((bfloat16_weights and allow_bfloat16_weights(task)) or task)
     except Obstructed as obstructed:
         return Obstacle(reason=str(obstructed))
 
@@ -72,12 +79,12 @@ def _extract(
     left_out = sum(call.calls_per_hour * time_us(call) for call in shapes.left_out)
     kept = sum(shaped.call.calls_per_hour * time_us(shaped.call) for shaped in shapes.calls)
     exported = export_op(target, _activations(shapes), selection.workloads)
-    task = KernelTask(
+    return KernelTask(
         op=site.op,
         site=site.pattern,
         level=SiteLevel(site.level),
         reference=exported.reference,
-        inputs=exported.inputs,
+        inputs=tuple(_with_format(spec, model, site.module_paths) for spec in exported.inputs),
         outputs=exported.outputs,
         axes=shapes.axes,
         workloads=exported.workloads,
@@ -87,7 +94,37 @@ def _extract(
         device_id=device_id,
         threads=threads,
     )
-    return admit(task)
+
+
+def allow_bfloat16_weights(task: KernelTask) -> KernelTask | None:
+    """The task with its float32 matrices stored as bfloat16 where no format is known, yet without the error bound that
+    goes with it (see `admit`); None where there are none."""
+    inputs = tuple(
+        spec.model_copy(update={"stored_as": WeightFormat.BFLOAT16}) if _is_plain_matrix(spec) else spec
+        for spec in task.inputs
+    )
+    return None if inputs == task.inputs else task.model_copy(update={"inputs": inputs})
+
+
+def _with_format(spec: InputSpec, model: nn.Module, module_paths: Sequence[str]) -> InputSpec:
+    if not _is_plain_matrix(spec) or not has_blocks(spec) or spec.attribute is None:
+        return spec
+    value_in = operator.attrgetter(spec.attribute)
+    for stored_as in WeightFormat:
+        if stored_as.is_exact and all(
+            can_be_kept(value_in(model.get_submodule(path)), stored_as) for path in module_paths
+        ):
+            return spec.model_copy(update={"stored_as": stored_as})
+    return spec
+
+
+def _is_plain_matrix(spec: InputSpec) -> bool:
+    return (
+        spec.role is InputRole.PARAMETER
+        and spec.element_type is ElementType.FLOAT32
+        and len(spec.shape) > 1
+        and spec.stored_as is None
+    )
 
 
 def _why_no_call_is_plain(calls: Sequence[SiteCall]) -> str:

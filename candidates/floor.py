@@ -20,10 +20,10 @@ def floor_us(
     """The larger of moving every input and output once and of the reference's matrix arithmetic, for one call.
 
     Cold parameters come from memory, everything else from the level that holds one call's working set. Elementwise
-    arithmetic is not counted. `parameter_bytes` replaces the task's own where a candidate has packed its parameters.
+    arithmetic is not counted. Parameters count as a kernel may keep them, or `parameter_bytes` where they are packed.
     """
     if parameter_bytes is None:
-        parameter_bytes = task.parameter_bytes()
+        parameter_bytes = task.kept_parameter_bytes()
     moving_bytes = task.activation_bytes(workload)
     flops = count_flops(task, workload)
     rate = ceilings.bytes_per_s(moving_bytes + parameter_bytes)
@@ -36,7 +36,10 @@ def floor_us(
 
 
 def parameters_are_cold(task: KernelTask, last_cache_bytes: int) -> bool:
-    """Whether serving finds the parameters in memory: all instances together outgrow half of the last cache."""
+    """Whether serving finds the parameters in memory: all instances together outgrow half of the last cache.
+
+    As the model holds them: what a kernel packs one op's into would fit, but not beside those of all other ops.
+    """
     return task.parameter_bytes() * task.instances > last_cache_bytes / 2
 
 

@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 
 from candidates.task import ElementType, InputRole, InputSpec, KernelTask, TensorSpec, Workload
+from candidates.weight_formats import drawn_for
 
 Values = npt.NDArray[np.float32]
 
@@ -59,6 +60,8 @@ def draw_input(
         values = rng.integers(0, spec.below or 2, sizes)
     elif spec.role is InputRole.PARAMETER:
         values = _draw_parameter(sizes, rng)
+        if spec.stored_as is not None:
+            values = drawn_for(spec.stored_as, values, rng)
     else:
         values = _draw_activation(sizes, distribution, rng)
     return laid_out(torch.from_numpy(np.ascontiguousarray(values)), spec, axes)

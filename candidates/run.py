@@ -56,6 +56,8 @@ class RunRequest(Request):
     counters: str | None = None
     """Absolute path of what a live build counted: ops that it serves are tuned for the shapes there."""
     counters_digest: str | None = None
+    bfloat16_weights: bool = False
+    """Kernels may round float32 matrices that no exact weight format holds."""
     approve_automatically: bool = False
     """The user's setting that lets a build which passed every gate go live without a person's command."""
 

@@ -28,6 +28,7 @@ def survey_hot_ops(
     architectures: tuple[Architecture, ...],
     gpu: str | None,
     keep: int,
+    bfloat16_weights: bool = False,
     ceilings_of: Callable[[int], DeviceCeilings],
     put_task: Callable[[KernelTask], None],
     recount: Callable[[KernelTask], KernelTask] = lambda task: task,
@@ -56,7 +57,7 @@ def survey_hot_ops(
         counted = recount(task)
         return counted.aimed_at(architectures, gpu) if architectures else counted
 
-    seen = _extract(module, parts, times, device_id, threads.threads, keep)
+    seen = _extract(module, parts, times, device_id, threads.threads, keep, bfloat16_weights)
     extracted = {op: aimed(found) if isinstance(found, KernelTask) else found for op, found in seen.items()}
     for task in extracted.values():
         if isinstance(task, KernelTask):
@@ -95,6 +96,7 @@ def _extract(
     device_id: str,
     threads: int,
     keep: int,
+    bfloat16_weights: bool,
 ) -> dict[str, KernelTask | Obstacle]:
     return {
         part.site.op: extract_task(
@@ -104,6 +106,7 @@ def _extract(
             device_id=device_id,
             threads=threads,
             keep=keep,
+            bfloat16_weights=bfloat16_weights,
         )
         for part in parts
     }

@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from candidates.record import Record, digest_of
+from candidates.weight_formats import BLOCK, WeightFormat
 
 Identifier = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$")]
 """Names of tensors and axes stand in sources and prompts as they are."""
@@ -91,12 +92,17 @@ class TensorSpec(Record):
         return self.numel(axes) * self.element_type.size_bytes
 
 
+_LEFT_OUT = ("below", "stored_as")
+
+
 class InputSpec(TensorSpec):
     role: InputRole
     attribute: str | None = None
     """Of a parameter: where the site's module holds it (`weight`, `gate_proj.weight`)."""
     below: int | None = Field(default=None, ge=1)
     """Of an integer input: its values are 0 to `below` - 1, such as class or page numbers. None: 0 and 1."""
+    stored_as: WeightFormat | None = None
+    """Of a float32 parameter: how a kernel may keep what its `prepare` gets, which is float32 all the same."""
 
     @model_validator(mode="after")
     def _range_is_of_integers(self) -> "InputSpec":
@@ -104,11 +110,32 @@ class InputSpec(TensorSpec):
             raise ValueError(f"below={self.below} of {self.name} is for integers, not for {self.element_type.value}")
         return self
 
+    @model_validator(mode="after")
+    def _can_be_stored(self) -> "InputSpec":
+        if self.stored_as is None:
+            return self
+        if self.role is not InputRole.PARAMETER or self.element_type is not ElementType.FLOAT32:
+            raise ValueError(f"{self.name} is no float32 parameter, so it cannot be stored as {self.stored_as.value}")
+        if self.stored_as.is_exact and not has_blocks(self):
+            raise ValueError(f"{self.name} {self.shape} has no blocks of {BLOCK} to store as {self.stored_as.value}")
+        return self
+
     @model_serializer(mode="wrap")
-    def _leave_out_no_range(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
-        """A task without ranges keeps the id that it had before there were any."""
+    def _leave_out_what_is_not_said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """A task without ranges or formats keeps the id that it had before there were any."""
         fields: dict[str, object] = serialize(self)
-        return {name: value for name, value in fields.items() if name != "below" or value is not None}
+        return {name: value for name, value in fields.items() if value is not None or name not in _LEFT_OUT}
+
+    def kept_bytes(self, axes: dict[str, int]) -> int:
+        """Of the parameter as a kernel may keep it, of anything else as it is."""
+        return self.size_bytes(axes) if self.stored_as is None else self.stored_as.size_bytes(self.numel(axes))
+
+
+def has_blocks(spec: TensorSpec) -> bool:
+    """Whether it is a matrix whose rows are contiguous and made of whole blocks."""
+    rank = len(spec.shape)
+    width = spec.shape[-1] if rank > 1 and spec.dim_order[-1] == rank - 1 else 0
+    return isinstance(width, int) and width > 0 and width % BLOCK == 0
 
 
 class Workload(Record):
@@ -226,9 +253,14 @@ class KernelTask(Record):
         return tuple(spec for spec in self.inputs if spec.role is role)
 
     def parameter_bytes(self) -> int:
-        """Bytes of one set of parameters; parameters have no axes that vary between workloads."""
+        """Bytes of one set of parameters as `prepare` gets them; they have no axes that vary between workloads."""
         axes = self.workloads[0].axes
         return sum(spec.size_bytes(axes) for spec in self.inputs_of(InputRole.PARAMETER))
+
+    def kept_parameter_bytes(self) -> int:
+        """The same as a kernel may keep them."""
+        axes = self.workloads[0].axes
+        return sum(spec.kept_bytes(axes) for spec in self.inputs_of(InputRole.PARAMETER))
 
     def activation_bytes(self, workload: Workload) -> int:
         """Bytes of one call that are not parameters: activations and states read, outputs written."""
@@ -237,4 +269,4 @@ class KernelTask(Record):
 
     def moved_bytes(self, workload: Workload) -> int:
         """The least that one call moves: every input read once, every output written once."""
-        return self.parameter_bytes() + self.activation_bytes(workload)
+        return self.kept_parameter_bytes() + self.activation_bytes(workload)

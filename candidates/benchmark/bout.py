@@ -193,7 +193,7 @@ class Bout:
         if self._prepared.size_bytes:
             # A candidate may have packed its parameters into fewer bytes than the task's.
             packed = self._prepared.size_bytes // self._contest.parameter_sets
-            parameter_bytes = min(packed, task.parameter_bytes())
+            parameter_bytes = min(packed, task.kept_parameter_bytes())
         floor = floor_us(task, workload, self._ceilings, parameter_bytes)
         fastest_us = median(pairing.candidate_times_us())
         if fastest_us >= _POSSIBLE_SHARE * floor or Defence.FLOOR not in self._defences:

@@ -13,6 +13,7 @@ from candidates.inputs import Distribution, draw_every_kind
 from candidates.judge.outputs import Fault, compare_results, poison, result_specs
 from candidates.reference import run_oracle, run_reference
 from candidates.task import KernelTask, TensorSpec, Workload
+from candidates.weight_formats import WeightFormat
 
 ADMISSION_SEED = 20_240_229  # fixed, so that one task is always admitted or always not
 _WORKLOADS = 2
@@ -58,16 +59,18 @@ def _mutants(
             if given.shape == right[spec.name].shape and given.dtype == right[spec.name].dtype:
                 yield f"{spec.name}: copy of {source.name}", partial(dict, right, **{spec.name: given})
     if any(tensor.dtype == torch.float32 for tensor in inputs.values()):
-        yield "inputs rounded to bfloat16", partial(_of_coarse_inputs, task, inputs)
+        is_rounded = any(spec.stored_as is WeightFormat.BFLOAT16 for spec in task.inputs)
+        coarse = "float8_e5m2" if is_rounded else "bfloat16"  # the next format that is coarser than what is allowed
+        yield f"inputs rounded to {coarse}", partial(_of_coarse_inputs, task, inputs, getattr(torch, coarse))
 
 
 def _mutated(right: Results, spec: TensorSpec, mutate: Mutate) -> Results:
     return {**right, spec.name: mutate(right[spec.name].clone(), spec)}
 
 
-def _of_coarse_inputs(task: KernelTask, inputs: Mapping[str, torch.Tensor]) -> Results:
+def _of_coarse_inputs(task: KernelTask, inputs: Mapping[str, torch.Tensor], dtype: torch.dtype) -> Results:
     coarse = {
-        name: tensor.bfloat16().float() if tensor.dtype == torch.float32 else tensor for name, tensor in inputs.items()
+        name: tensor.to(dtype).float() if tensor.dtype == torch.float32 else tensor for name, tensor in inputs.items()
     }
     return run_reference(task, coarse)
 

@@ -19,7 +19,12 @@ from candidates.languages.cpp_abi import (
 )
 from candidates.languages.cpp_report import REPORT, REPORT_FLAGS, SOURCE, read_report
 from candidates.languages.source_header import parse_text, read_text
-from candidates.languages.task_words import allowed_scaled_error, describe_shapes, describe_tensor
+from candidates.languages.task_words import (
+    allowed_scaled_error,
+    describe_formats,
+    describe_shapes,
+    describe_tensor,
+)
 from candidates.task import InputRole, KernelTask
 
 ARTIFACT = "kernel.so"
@@ -69,6 +74,7 @@ class CppLanguage:
             signature=call_signature(task, "kernel", has_prepared=False, comment=describe_tensor),
             prepared=call_signature(task, "kernel", has_prepared=True, comment=describe_tensor),
             prepare="\n".join(prepare_signatures(task, "pack")) if parameters else "(this task has no parameters)",
+            formats=describe_formats(task),
             threads=task.threads,
             scaled_error=allowed_scaled_error(task),
             flags=" ".join(FLAGS),
@@ -126,7 +132,7 @@ which run once per session; `prepared` is 64-byte aligned and of the size that y
 
 {prepared}
 
-Rules
+{formats}Rules
 - bfloat16 and float16 are passed as their bits in uint16_t, bool as uint8_t (0 or 1). Tensors are dense and start at
   multiples of 64 bytes.
 - Inputs are read-only memory except states, which you update in place. Write every element of every output.

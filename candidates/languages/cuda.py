@@ -23,7 +23,12 @@ from candidates.languages.cpp_abi import (
 from candidates.languages.cuda_report import LEFT_OUT, REPORT, REPORT_FLAGS, SOURCE, read_report
 from candidates.languages.cuda_toolkit import CudaToolkit, find_toolkit
 from candidates.languages.source_header import parse_text, read_text
-from candidates.languages.task_words import allowed_scaled_error, describe_shapes, describe_tensor
+from candidates.languages.task_words import (
+    allowed_scaled_error,
+    describe_formats,
+    describe_shapes,
+    describe_tensor,
+)
 from candidates.task import InputRole, KernelTask
 
 ARTIFACT = "kernel.so"
@@ -66,6 +71,7 @@ class CudaLanguage:
             prepare="\n".join(prepare_signatures(task, "pack", CUDA))
             if parameters
             else "(this task has no parameters)",
+            formats=describe_formats(task),
             scaled_error=allowed_scaled_error(task),
             flags=" ".join(FLAGS),
             architectures=", ".join(map(_target, _architectures(task)[0])) or "none of this task",
@@ -168,7 +174,7 @@ filled by kernels on `stream`, and the function becomes
 
 {prepared}
 
-Rules
+{formats}Rules
 - <cuda_runtime.h>, <cuda_bf16.h> and <cuda_fp16.h> are included already. bfloat16 is __nv_bfloat16, float16 __half,
   bool uint8_t (0 or 1). Tensors are dense and start at multiples of 64 bytes: 16-byte vector loads of whole rows are
   legal where the row's size allows them.

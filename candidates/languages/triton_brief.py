@@ -2,7 +2,12 @@
 
 from collections.abc import Sequence
 
-from candidates.languages.task_words import allowed_scaled_error, describe_shapes, describe_tensor
+from candidates.languages.task_words import (
+    allowed_scaled_error,
+    describe_formats,
+    describe_shapes,
+    describe_tensor,
+)
 from candidates.languages.triton_rules import LAUNCH_OPTIONS
 from candidates.task import InputRole, KernelTask
 
@@ -35,6 +40,7 @@ def write_brief(task: KernelTask, architectures: Sequence[str]) -> str:
         scaled_error=allowed_scaled_error(task),
         architectures=", ".join(architectures),
         options=", ".join(sorted(LAUNCH_OPTIONS)),
+        formats=describe_formats(task),
         shapes=describe_shapes(task),
     )
 
@@ -88,7 +94,7 @@ which runs once per session and returns a tensor or a tuple of tensors; the kern
 
     {prepared}
 
-The form of such a file (this one launches and compiles, its result is wrong):
+{formats}The form of such a file (this one launches and compiles, its result is wrong):
 
 {example}
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import torch
 
@@ -45,6 +46,7 @@ POISON = {
 """Two patterns for what is to be written, NaNs for floats: what was not written cannot look right."""
 BITS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 Tensors = dict[str, torch.Tensor]
+Floats = npt.NDArray[np.float32]
 Axes = dict[str, int]
 
 
@@ -74,6 +76,7 @@ def draw(spec: dict[str, Any], axes: Axes, distribution: str, rng: np.random.Gen
         values = rng.standard_normal(sizes, dtype=np.float32)
         if spec["role"] == "parameter":
             values = values * 0.3 + 1.0 if len(sizes) < 2 else values / math.sqrt(sizes[-1])
+            values = as_stored(values, spec.get("stored_as"))
         elif distribution in ("small", "large", "offset"):
             scale, shift = {"small": (1e-3, 0.0), "large": (30.0, 0.0), "offset": (1.0, 5.0)}[distribution]
             values = values * scale + shift
@@ -85,6 +88,23 @@ def draw(spec: dict[str, Any], axes: Axes, distribution: str, rng: np.random.Gen
             values = np.round(values)
     tensor = torch.empty_strided(sizes, strides, dtype=getattr(torch, spec["element_type"]))
     return tensor.copy_(torch.from_numpy(np.ascontiguousarray(values)).reshape(tensor.shape))
+
+
+def as_stored(values: Floats, stored_as: str | None) -> Floats:
+    """The nearest values that a parameter which is stored so may have: see `weight_formats` in the project."""
+    if stored_as not in ("q4_1", "q8_0"):
+        return values
+    blocks = values.reshape(-1, 32).astype(np.float32)
+    low, high = blocks.min(1, keepdims=True), blocks.max(1, keepdims=True)
+    if stored_as == "q4_1":
+        minimum, step = low.astype(np.float16).astype(np.float32), (high - low) / np.float32(15)
+    else:
+        minimum, step = np.zeros_like(low), np.maximum(high, -low) / np.float32(127)
+    scale = step.astype(np.float16).astype(np.float32)
+    codes = np.rint((blocks - minimum) / scale)
+    codes = codes.clip(0, 15) if stored_as == "q4_1" else codes.clip(-127, 127)
+    stored: Floats = (scale * codes + minimum).reshape(values.shape)
+    return stored
 
 
 def draw_inputs(axes: Axes, distribution: str) -> Tensors:

@@ -64,7 +64,9 @@ def write_build(home: Path, model_name: str, device: DeviceFingerprint, kernels:
         files[f"kernels/{kernel.candidate.id}.{kernel.candidate.language}"] = kernel.candidate.source.encode()
         files[f"tasks/{kernel.task.id}.json"] = kernel.task.model_dump_json(indent=1).encode()
         entries.append(_entry_of(kernel, library))
+    has_formats = any(spec.stored_as is not None for entry in entries for spec in entry.inputs)
     manifest = Manifest(
+        schema_version=3 if has_formats else 2,
         model=model_name,
         device=device,
         kernels=tuple(entries),

@@ -81,7 +81,8 @@ class KernelEntry(Record):
 
 
 class Manifest(Record):
-    schema_version: Literal[2] = 2
+    schema_version: Literal[2, 3] = 2
+    """3: a parameter has a weight format, which a runtime that reads 2 alone would not check."""
     model: str
     device: DeviceFingerprint
     kernels: tuple[KernelEntry, ...]

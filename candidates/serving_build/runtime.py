@@ -45,7 +45,7 @@ ALLOW_UNSIGNED = "COMPILER_AGENT_ALLOW_UNSIGNED"
 """Environment: 1 where no key is trusted and builds are installed all the same."""
 SHADOW_ONE_IN = "COMPILER_AGENT_SHADOW_ONE_IN"
 """Environment: one served call in so many is compared with the original; 0 for none."""
-MANIFEST, SIGNATURE, SCHEMA_VERSION = "manifest.json", "manifest.ed25519", 2
+MANIFEST, SIGNATURE, SCHEMA_VERSIONS = "manifest.json", "manifest.ed25519", (2, 3)
 FAULTS_ALLOWED, FAULT_SHARE_ALLOWED = 2, 0.01
 """A kernel is switched off by disagreements and failed comparisons beyond both: so many, and of those compared."""
 PLANS_KEPT = 4096
@@ -89,9 +89,9 @@ def read_verified(folder: Path, trusted_keys: Collection[str], *, allow_unsigned
         raise BuildRefused(f"{path} is not the manifest of a build ({error}): install the build again") from error
     if not is_intact:
         raise BuildRefused(f"{path} was changed after the build was written: install the build again")
-    if version != SCHEMA_VERSION:
+    if version not in SCHEMA_VERSIONS:
         raise BuildRefused(
-            f"{path} has schema version {version}, this runtime reads {SCHEMA_VERSION}: take both of one release"
+            f"{path} has schema version {version}, this runtime reads {SCHEMA_VERSIONS}: take both of one release"
         )
     if unsafe or not is_closed:
         raise BuildRefused(f"{path} names files that no build may have: {unsafe or sorted(libraries | files.keys())}")
@@ -397,6 +397,49 @@ def _allocator(spec: _Spec, axes: dict[str, int], model: torch.Tensor | None) ->
     return lambda _: torch.empty_strided(sizes, strides, dtype=dtype)
 
 
+_BLOCK, _BLOCKS_AT_ONCE = 32, 4096
+
+
+def can_be_kept(tensor: torch.Tensor, stored_as: str) -> bool:
+    """Whether a kernel that keeps float32 `tensor` ([..., columns]) in this weight format has just its values.
+
+    q4_1: in each block of 32 along the last dim there are a float16 scale and a float16 minimum that give every value
+    bit for bit as scale * code + minimum, codes 0 to 15. q8_0: scale * code, codes -127 to 127. Any can be rounded to
+    bfloat16.
+    """
+    if stored_as == "bfloat16":
+        return True
+    fits = {"q4_1": _fits_q4_1, "q8_0": _fits_q8_0}.get(stored_as)
+    if fits is None or tensor.dim() < 1 or tensor.shape[-1] % _BLOCK:
+        return False
+    blocks = tensor.detach().reshape(-1, _BLOCK)
+    # What does not fit mostly shows at once, and is what takes long.
+    return all(fits(part) for part in (blocks[:1], *torch.split(blocks[1:], _BLOCKS_AT_ONCE)))
+
+
+def _fits_q4_1(blocks: torch.Tensor) -> bool:
+    for distance in range(15, 0, -1):  # between the codes of a block's largest and its smallest value
+        for first in range(16 - distance):  # the code of the smallest
+            low, high = torch.aminmax(blocks, dim=1, keepdim=True)
+            scale = ((high - low) / distance).half().float()
+            minimum = (low - scale * first).half().float()
+            codes = ((blocks - minimum) / scale).round().clamp(0, 15).nan_to_num(0)
+            blocks = blocks[(scale * codes + minimum != blocks).any(1)]
+            if not len(blocks):
+                return True
+    return False
+
+
+def _fits_q8_0(blocks: torch.Tensor) -> bool:
+    for largest in range(127, 0, -1):
+        scale = (blocks.abs().amax(1, keepdim=True) / largest).half().float()
+        codes = (blocks / scale).round().clamp(-127, 127).nan_to_num(0)
+        blocks = blocks[(scale * codes != blocks).any(1)]
+        if not len(blocks):
+            return True
+    return False
+
+
 class _Parameters:
     """The parameters of one instance: their addresses, and what the kernel packed them into."""
 
@@ -418,6 +461,8 @@ class _Parameters:
             difference = _difference(tensor, spec, self._kernel.fixed_sizes) if tensor.is_cpu else "device"
             if difference is not None:
                 raise ValueError(f"parameter {spec['attribute']} differs in {difference} from what the kernel reads")
+            if (stored_as := spec.get("stored_as")) and not can_be_kept(tensor, stored_as):
+                raise ValueError(f"parameter {spec['attribute']} has values that {stored_as} cannot hold")
         pointers = [tensor.data_ptr() for tensor in tensors]
         self.packed = self._kernel.prepare(pointers)
         self.pointers = (*pointers, *(() if self.packed is None else (self.packed.data_ptr(),)))

@@ -78,6 +78,14 @@ EndToEndSecondsOption = Annotated[float, typer.Option(min=1.0, max=1e7, help="Ti
 CompileSecondsOption = Annotated[
     float, typer.Option(min=0.0, max=1e7, help="Patience with torch.compile of the whole model; 0 leaves it out.")
 ]
+Bfloat16WeightsOption = Annotated[
+    bool,
+    typer.Option(
+        "--bfloat16-weights",
+        help="Kernels may round float32 weight matrices to bfloat16, which is an error: a build's gates say whether "
+        "the model bears it.",
+    ),
+]
 ApproveAutomaticallyOption = Annotated[
     bool, typer.Option("--approve-automatically", help="A build that passes every gate goes live by itself.")
 ]

@@ -16,6 +16,7 @@ from compiler_agent.commands.options import (
     ApproveAutomaticallyOption,
     ArchitectureOption,
     AttemptsOption,
+    Bfloat16WeightsOption,
     BudgetCallsOption,
     BudgetTokensOption,
     BudgetUsdOption,
@@ -71,6 +72,7 @@ def run(
     payback_days: PaybackDaysOption = 7.0,
     end_to_end_seconds: EndToEndSecondsOption = 75.0,
     compile_seconds: CompileSecondsOption = 85.0,
+    bfloat16_weights: Bfloat16WeightsOption = False,
     approve_automatically: ApproveAutomaticallyOption = False,
     sandbox: SandboxOption = None,
     json: JsonOption = False,
@@ -126,6 +128,7 @@ def run(
             "gpu": target_gpu(settings, ledger, architecture or ()),
             "counters": None if counters is None else str(counters.absolute()),
             "counters_digest": None if counters is None else _digest_of_counters(counters, settings),
+            "bfloat16_weights": bfloat16_weights,
             "approve_automatically": approve_automatically,
         }
     )

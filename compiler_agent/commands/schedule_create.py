@@ -17,6 +17,7 @@ from compiler_agent.commands.options import (
     ApproveAutomaticallyOption,
     ArchitectureOption,
     AttemptsOption,
+    Bfloat16WeightsOption,
     BudgetCallsOption,
     BudgetTokensOption,
     BudgetUsdOption,
@@ -98,6 +99,7 @@ def create(
     payback_days: PaybackDaysOption = 7.0,
     end_to_end_seconds: EndToEndSecondsOption = 75.0,
     compile_seconds: CompileSecondsOption = 85.0,
+    bfloat16_weights: Bfloat16WeightsOption = False,
     approve_automatically: ApproveAutomaticallyOption = False,
     json: JsonOption = False,
 ) -> ExitCode:
@@ -139,6 +141,7 @@ def create(
         compile_s=compile_seconds,
         architectures=tuple(architecture or ()),
         gpu=target_gpu(settings, ledger, architecture or ()),
+        bfloat16_weights=bfloat16_weights,
         approve_automatically=approve_automatically,
     )
     try:

@@ -60,8 +60,9 @@ def show(
     else:
         result_console.print(f"task {found.id}\nop {found.op} at {found.site} ({found.level.value})", highlight=False)
         for spec in found.inputs:
+            kept = "" if spec.stored_as is None else f", may be kept as {spec.stored_as.value}"
             result_console.print(
-                f"  in  {spec.name}: {list(spec.shape)} {spec.element_type.value} {spec.role.value}",
+                f"  in  {spec.name}: {list(spec.shape)} {spec.element_type.value} {spec.role.value}{kept}",
                 highlight=False,
                 markup=False,
             )

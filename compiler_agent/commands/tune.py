@@ -4,14 +4,18 @@ from typing import Annotated
 
 import typer
 
+from candidates.exported_op import Obstructed, admit
+from candidates.extraction import allow_bfloat16_weights
 from candidates.ledger.ledger import Ledger
 from candidates.run import TuneReport, TuneRequest
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.counted_traffic import read_counted_traffic
+from candidates.task import KernelTask
 from compiler_agent.choose_agents import choose_agents
 from compiler_agent.commands.options import (
     AgentOption,
     ArchitectureOption,
+    Bfloat16WeightsOption,
     BudgetCallsOption,
     BudgetTokensOption,
     BudgetUsdOption,
@@ -24,7 +28,7 @@ from compiler_agent.commands.task import find_task
 from compiler_agent.gpu import target_gpu
 from compiler_agent.local_run import perform_run
 from compiler_agent.machine import require_machine
-from compiler_agent.outcome import ExitCode, print_json, progress_console, result_console
+from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
 from compiler_agent.report import print_tune_report
 from compiler_agent.settings import read_settings
 
@@ -37,6 +41,7 @@ def tune(
     attempts: Annotated[int, typer.Option(min=1, help="Candidates at most.")] = 24,
     architecture: ArchitectureOption = None,
     counters: CountersOption = None,
+    bfloat16_weights: Bfloat16WeightsOption = False,
     budget_usd: BudgetUsdOption = None,
     budget_tokens: BudgetTokensOption = None,
     budget_calls: BudgetCallsOption = None,
@@ -61,6 +66,8 @@ def tune(
         found = read_counted_traffic(counters, BuildStore(settings.home)).applied_to(found)
     if architecture:
         found = found.aimed_at(tuple(architecture), gpu)
+    if bfloat16_weights:
+        found = _with_bfloat16_weights(found)
     ledger.put_task(found)
     request = TuneRequest(
         task_id=found.id,
@@ -78,3 +85,14 @@ def tune(
     else:
         print_tune_report(report, result_console)
     return ExitCode.DONE if report.decision == "won" else ExitCode.NOT_ACHIEVED
+
+
+def _with_bfloat16_weights(task: KernelTask) -> KernelTask:
+    """The variant of the task with an error bound of its own, which makes it another task."""
+    allowed = allow_bfloat16_weights(task)
+    if allowed is None:
+        raise UserFault(f"task {task.id[:12]} has no float32 weights to round: leave out --bfloat16-weights")
+    try:
+        return admit(allowed)
+    except Obstructed as obstructed:
+        raise UserFault(f"task {task.id[:12]} cannot have weights in bfloat16: {obstructed}") from obstructed

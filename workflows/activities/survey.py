@@ -124,6 +124,7 @@ class SurveyActivities:
             architectures=request.architectures,
             gpu=request.gpu,
             keep=request.workloads_per_op,
+            bfloat16_weights=request.bfloat16_weights,
             ceilings_of=functools.partial(self._ceilings, run),
             put_task=self._ledger.put_task,
             recount=self._recount(request),

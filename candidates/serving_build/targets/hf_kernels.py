@@ -118,10 +118,13 @@ def _as_layer(entry: KernelEntry) -> KernelEntry:
     return entry.model_copy(update={"site": _HERE})
 
 
+_NOT_OF_ACTIVATIONS = {"attribute": None, "stored_as": None}
+
+
 def _as_function(entry: KernelEntry) -> KernelEntry:
     """Parameters are arguments like any other: a function has no module to find them in."""
     inputs = tuple(
-        InputSpec.model_validate(spec.model_dump() | {"role": InputRole.ACTIVATION, "attribute": None})
+        InputSpec.model_validate(spec.model_dump() | {"role": InputRole.ACTIVATION} | _NOT_OF_ACTIVATIONS)
         if spec.role is InputRole.PARAMETER
         else spec
         for spec in entry.inputs

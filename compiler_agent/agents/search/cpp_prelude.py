@@ -14,6 +14,7 @@ PRELUDE = r"""
 #pragma GCC diagnostic ignored "-Wpsabi"  // every function that takes a vector is inlined
 #pragma GCC diagnostic ignored "-Wuninitialized"  // the headers of GCC 12 read undefined vectors on purpose
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
+#pragma GCC diagnostic ignored "-Waggressive-loop-optimizations"  // of a remainder that has no 2^59 steps
 #ifdef __AVX512F__
 #include <immintrin.h>
 #endif
@@ -54,7 +55,11 @@ INLINE void store_scalar(uint8_t* p, bool x) { *p = x; }
 INLINE F load(const float* p, Full) { F v; memcpy(&v, p, sizeof v); return v; }
 INLINE F load(const uint16_t* p, Full) {
   H h; memcpy(&h, p, sizeof h);
+#if defined(__AVX512F__) && VECTOR_WIDTH == 16
+  return (F)((U)_mm512_cvtepu16_epi32((__m256i)h) << 16);  // GCC 12 widens the halves apart
+#else
   return (F)(__builtin_convertvector(h, U) << 16);
+#endif
 }
 template <class T> INLINE F load(const T* p, Full) { F v; for (int i = 0; i < W; ++i) v[i] = float(p[i]); return v; }
 template <class T> INLINE F load(const T* p, Tail lanes) {

@@ -1,8 +1,10 @@
 """The search space of a program in C++."""
 
+from collections.abc import Iterator
+
 from compiler_agent.agents.search.algebra.variants import AS_WRITTEN
-from compiler_agent.agents.search.expressions import Load
-from compiler_agent.agents.search.program import CONTRACTED, ContractionStage, MapStage, Program
+from compiler_agent.agents.search.emit_prepare import format_of, has_contiguous_depth
+from compiler_agent.agents.search.program import ContractionStage, MapStage, Program
 from compiler_agent.agents.search.schedule import Schedule
 from compiler_agent.agents.search.space import Choice, Space, values_of
 
@@ -33,17 +35,20 @@ def _choices(program: Program) -> dict[str, tuple[Choice, ...]]:
     values = {field: values_of(Schedule, field) for field in fields}
     if program.others:
         values["algebra"] = (AS_WRITTEN, *program.others)
-    if any(not _has_contiguous_depth(stage) for stage in contractions):
-        values["weights"] = ("panels",)
+    if contractions:
+        values["weights"] = tuple(_weight_layouts(program, contractions))
     return values
+
+
+def _weight_layouts(program: Program, contractions: list[ContractionStage]) -> Iterator[str]:
+    if any(format_of(stage, program) is not None for stage in contractions):
+        yield "packed"
+    yield "panels"
+    if all(has_contiguous_depth(stage) for stage in contractions):
+        yield "rows"
 
 
 def _is_legal(schedule: Schedule) -> bool:
     if schedule.row_tile * schedule.column_tile > ACCUMULATOR_REGISTERS:
         return False
     return schedule.weights == "panels" or schedule.depth_unroll == Schedule().depth_unroll
-
-
-def _has_contiguous_depth(stage: ContractionStage) -> bool:
-    right = stage.contract.right
-    return isinstance(right, Load) and bool(right.index[0].coeff(CONTRACTED) == 1)

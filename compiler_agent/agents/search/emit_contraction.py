@@ -2,9 +2,17 @@
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
-from candidates.task import InputRole
+from candidates.weight_formats import BLOCK
 from compiler_agent.agents.search.emit_call import unpacked
-from compiler_agent.agents.search.emit_expressions import STORAGE_TYPES, Scope
+from compiler_agent.agents.search.emit_expressions import Scope
+from compiler_agent.agents.search.emit_prepare import (
+    FORMAT_TYPES,
+    kept_format,
+    kept_type,
+    packed_bytes,
+    panel_width,
+    weights_of,
+)
 from compiler_agent.agents.search.expressions import Load
 from compiler_agent.agents.search.formulas import integer
 from compiler_agent.agents.search.program import CONTRACTED, FLAT_COLUMN, FLAT_ROW, ContractionStage, Program
@@ -12,11 +20,18 @@ from compiler_agent.agents.search.schedule import Schedule
 
 
 def emit_contraction_stage(
-    name: str, stage: ContractionStage, program: Program, schedule: Schedule, packed_before: list[ContractionStage]
+    name: str,
+    stage: ContractionStage,
+    program: Program,
+    schedule: Schedule,
+    packed_before: list[ContractionStage],
+    *,
+    scratch_slot: int,
 ) -> tuple[str, str]:
     """The stage's function and the statement that calls it."""
     (store,) = stage.stores
-    left, right = _load(stage.contract.left), _load(stage.contract.right)
+    left, right = stage.contract.left, weights_of(stage)
+    assert isinstance(left, Load)
     row_lines: list[str] = []
     scope = Scope(FLAT_COLUMN, row_lines, names={stage.contract: "sum"})
     scope.store(store)
@@ -27,18 +42,22 @@ def emit_contraction_stage(
     ]
     row_stride = integer(left.index[0].coeff(FLAT_ROW))
     left_start = integer(left.index[0].subs({FLAT_ROW: 0, CONTRACTED: 0}))
-    tiles = (
-        _panel_tiles(stage, right, schedule, packed_before)
-        if schedule.weights == "panels"
-        else _dot_tiles(stage, right, schedule)
-    )
+    if schedule.weights == "rows":
+        tiles = _dot_tiles(stage, right, schedule)
+    else:
+        offset = packed_bytes(packed_before, program, schedule)
+        kept_as = kept_format(stage, program, schedule)
+        if kept_as in FORMAT_TYPES:
+            tiles = _block_tiles(stage, FORMAT_TYPES[kept_as], schedule, offset, scratch_slot)
+        else:
+            tiles = _panel_tiles(stage, kept_type(stage, kept_as), schedule, offset)
     lines = [
         f"const int64_t rows = {integer(stage.rows)}, left_stride = {row_stride};",
         f"const float* left = {left.buffer} + {left_start};",
         *finish,
         *tiles,
     ]
-    columns = panel_width(schedule) if schedule.weights == "panels" else schedule.vector_width
+    columns = schedule.vector_width if schedule.weights == "rows" else panel_width(schedule)
     blocks = -(-stage.columns // columns)
     function = "\n".join(
         [
@@ -56,29 +75,45 @@ def emit_contraction_stage(
     return function, call
 
 
-def panel_width(schedule: Schedule) -> int:
-    return schedule.column_tile * schedule.vector_width
-
-
-def _panel_tiles(
-    stage: ContractionStage, right: Load, schedule: Schedule, packed_before: list[ContractionStage]
-) -> list[str]:
+def _panel_tiles(stage: ContractionStage, kind: str, schedule: Schedule, offset: int) -> list[str]:
     width, tile = panel_width(schedule), schedule.column_tile
-    kind = STORAGE_TYPES[right.element_type]
-    offset = packed_bytes(packed_before, schedule)
-    finish = [f"if (n + W <= {stage.columns}) finish(top + r, n, Full{{}}, sum[r][p]);"]
-    if stage.columns % schedule.vector_width:
-        finish.append(f"else if (n < {stage.columns}) finish(top + r, n, Tail{{int({stage.columns} - n)}}, sum[r][p]);")
-    tile_arguments = f"R, {tile}, {schedule.depth_unroll}, {schedule.prefetch_bytes}"
+    arguments = f"R, {tile}, {schedule.depth_unroll}, {schedule.prefetch_bytes}"
     return [
         f"const {kind}* packed = reinterpret_cast<const {kind}*>(static_cast<const char*>(prepared) + {offset});",
         *_over_blocks(schedule, "panel"),
         f"      const {kind}* weights = packed + panel * {stage.depth * width};",
         f"      F sum[R][{tile}];",
-        f"      panel_tile<{tile_arguments}>(lines, weights, {stage.depth}, sum);",
+        f"      panel_tile<{arguments}>(lines, weights, {stage.depth}, sum);",
+        *_finished_panel(stage, schedule),
+    ]
+
+
+def _block_tiles(stage: ContractionStage, kind: str, schedule: Schedule, offset: int, scratch_slot: int) -> list[str]:
+    tile, depth = schedule.column_tile, stage.depth
+    blocks = depth // BLOCK
+    arguments = f"{kind}, R, {tile}, {schedule.prefetch_bytes}"
+    return [
+        f"const char* packed = static_cast<const char*>(prepared) + {offset};",
+        f"float* block_sums = scratch_of_thread<{scratch_slot}>(rows * {blocks});",
+        f"sum_blocks(left, left_stride, rows, {depth}, block_sums);",
+        *_over_blocks(schedule, "panel"),
+        f"      const char* weights = packed + panel * {blocks * panel_width(schedule)} * {kind}::BYTES;",
+        "      const float* line_sums[R];",
+        f"      point_at_rows(block_sums + top * {blocks}, {blocks}, height, line_sums);",
+        f"      F sum[R][{tile}];",
+        f"      block_tile<{arguments}>(lines, line_sums, weights, {depth}, sum);",
+        *_finished_panel(stage, schedule),
+    ]
+
+
+def _finished_panel(stage: ContractionStage, schedule: Schedule) -> list[str]:
+    finish = [f"if (n + W <= {stage.columns}) finish(top + r, n, Full{{}}, sum[r][p]);"]
+    if stage.columns % schedule.vector_width:
+        finish.append(f"else if (n < {stage.columns}) finish(top + r, n, Tail{{int({stage.columns} - n)}}, sum[r][p]);")
+    return [
         "      for (int64_t r = 0; r < height; ++r)",
-        f"        for (int p = 0; p < {tile}; ++p) {{",
-        f"          const int64_t n = panel * {width} + p * W;",
+        f"        for (int p = 0; p < {schedule.column_tile}; ++p) {{",
+        f"          const int64_t n = panel * {panel_width(schedule)} + p * W;",
         *[f"          {line}" for line in finish],
         "        }",
         "    });",
@@ -132,44 +167,3 @@ def _over_blocks(schedule: Schedule, columns: str) -> list[str]:
         "      const float* lines[R];",
         "      point_at_rows(left + top * left_stride, left_stride, height, lines);",
     ]
-
-
-def packed_bytes(stages: list[ContractionStage], schedule: Schedule) -> int:
-    """Bytes of the panels of these stages, each starting at a multiple of 64."""
-    total = 0
-    for stage in stages:
-        panels = -(-stage.columns // panel_width(schedule))
-        size = panels * panel_width(schedule) * stage.depth * _load(stage.contract.right).element_type.size_bytes
-        total += -(-size // 64) * 64
-    return total
-
-
-def emit_prepare(stages: list[ContractionStage], program: Program, schedule: Schedule, name: str) -> str:
-    """`<name>_bytes` and `<name>`: weights repacked as [panel][depth][lanes], the last panel filled with zeros."""
-    parameters = program.task.inputs_of(InputRole.PARAMETER)
-    signature = ", ".join(f"const {STORAGE_TYPES[spec.element_type]}* {spec.name}" for spec in parameters)
-    width = panel_width(schedule)
-    lines = [
-        f'extern "C" int64_t {name}_bytes() {{ return {packed_bytes(stages, schedule)}; }}',
-        f'extern "C" void {name}({signature}, void* prepared) {{',
-    ]
-    for place, stage in enumerate(stages):
-        right = _load(stage.contract.right)
-        kind = STORAGE_TYPES[right.element_type]
-        address = integer(right.index[0].subs({FLAT_COLUMN: sympy.Symbol("n"), CONTRACTED: sympy.Symbol("k")}))
-        offset = packed_bytes(stages[:place], schedule)
-        lines += [
-            f"  {kind}* packed{place} = reinterpret_cast<{kind}*>(static_cast<char*>(prepared) + {offset});",
-            f"  for (int64_t panel = 0; panel < {-(-stage.columns // width)}; ++panel)",
-            f"    for (int64_t k = 0; k < {stage.depth}; ++k)",
-            f"      for (int64_t lane = 0; lane < {width}; ++lane) {{",
-            f"        const int64_t n = panel * {width} + lane;",
-            f"        *packed{place}++ = n < {stage.columns} ? {right.buffer}[{address}] : {kind}(0);",
-            "      }",
-        ]
-    return "\n".join([*lines, "}\n"])
-
-
-def _load(side: object) -> Load:
-    assert isinstance(side, Load)
-    return side

@@ -3,9 +3,11 @@
 from candidates.candidate import Candidate, LanguageName
 from compiler_agent.agents.search.cpp_prelude import CONTRACTION_PRELUDE, PRELUDE
 from compiler_agent.agents.search.emit_call import members_of
-from compiler_agent.agents.search.emit_contraction import emit_contraction_stage, emit_prepare
+from compiler_agent.agents.search.emit_contraction import emit_contraction_stage
 from compiler_agent.agents.search.emit_map import emit_map_stage
+from compiler_agent.agents.search.emit_prepare import FORMAT_TYPES, emit_prepare, kept_format
 from compiler_agent.agents.search.formulas import integer
+from compiler_agent.agents.search.packed_prelude import PACKED_PRELUDE
 from compiler_agent.agents.search.program import ContractionStage, Program
 from compiler_agent.agents.search.schedule import Schedule
 
@@ -16,13 +18,17 @@ PREPARE = "prepare"
 def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
     """The candidate for `program` under `schedule`; its launch parameters are the schedule."""
     program = program.under(schedule.algebra)
-    packs = [stage for stage in program.stages if isinstance(stage, ContractionStage) and schedule.weights == "panels"]
+    contractions = [stage for stage in program.stages if isinstance(stage, ContractionStage)]
+    packs = [] if schedule.weights == "rows" else contractions
+    has_blocks = any(kept_format(stage, program, schedule) in FORMAT_TYPES for stage in contractions)
     calls: list[str] = []
     functions: list[str] = []
     packed_before: list[ContractionStage] = []
     for place, stage in enumerate(program.stages):
         if isinstance(stage, ContractionStage):
-            function, call = emit_contraction_stage(f"stage{place}", stage, program, schedule, packed_before)
+            function, call = emit_contraction_stage(
+                f"stage{place}", stage, program, schedule, packed_before, scratch_slot=100 * (place + 1)
+            )
             packed_before = [*packed_before, stage]
         else:
             function, call = emit_map_stage(f"stage{place}", stage, program, schedule, scratch_slot=100 * (place + 1))
@@ -33,7 +39,8 @@ def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
         f"// Schedule: {', '.join(f'{name}={value}' for name, value in schedule.model_dump().items())}",
         *(f"// Rewritten: {name}." for name in program.rewrites),
         PRELUDE.replace("VECTOR_WIDTH", str(schedule.vector_width)),
-        CONTRACTION_PRELUDE if any(isinstance(stage, ContractionStage) for stage in program.stages) else "",
+        CONTRACTION_PRELUDE if contractions else "",
+        PACKED_PRELUDE if has_blocks else "",
         _call_struct(program, bool(packs)),
         *functions,
         "}  // namespace\n",

@@ -19,12 +19,13 @@ class Schedule(Record):
     """A value that a later pass over the row needs again is kept if it took at least so many operations."""
     parallel_from_operations: Literal[16_384, 65_536, 262_144] = 65_536
     """Stages with less work stay on one thread."""
-    weights: Literal["panels", "rows"] = "panels"
-    """Panels: repacked once so that lanes are output features; rows: read as they are, lanes run over the depth."""
+    weights: Literal["panels", "rows", "packed"] = "panels"
+    """Panels: repacked once so that lanes are output features; rows: read as they are, lanes run over the depth;
+    packed: panels in the format that the parameter may be kept in, where there is one."""
     row_tile: Literal[2, 4, 6, 8] = 8
     """Rows of the left side per register tile."""
     column_tile: Literal[1, 2, 4] = 2
-    """Panels: vectors of output features per register tile; rows: output features per register tile."""
+    """Panels, packed: vectors of output features per register tile; rows: output features per register tile."""
     depth_unroll: Literal[1, 2, 4] = 2
     prefetch_bytes: Literal[0, 1024, 4096] = 0
     """How far ahead of the weights being used others are fetched; 0: left to the hardware."""

@@ -1,8 +1,10 @@
 """The runtime of a build: it serves what it was measured for, and leaves everything else as it was."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from transformers import LlamaForCausalLM
@@ -12,6 +14,7 @@ from candidates.device import DeviceFingerprint
 from candidates.serving_build.build import Build, ShippedKernel, write_build
 from candidates.serving_build.manifest import site_of
 from candidates.serving_build.runtime import install
+from candidates.weight_formats import WeightFormat, drawn_for
 from traces.sites import OpSite, SiteKind
 
 VOCABULARY = 128
@@ -158,6 +161,31 @@ def test_changed_weights_are_packed_again(model: LlamaForCausalLM, build: Build,
                 projection.weight.data = torch.randn(64, 64)
         assert_same(projection(x), torch.nn.functional.linear(x, projection.weight))
     assert sum(counter["misses"] for counter in installation.counters().values()) == 0
+    installation.uninstall()
+
+
+def test_weights_are_checked_against_the_format_that_a_kernel_keeps_them_in(
+    model: LlamaForCausalLM, linear: ShippedKernel, tmp_path: Path, device: DeviceFingerprint
+) -> None:
+    x, weight = linear.task.inputs
+    kept = weight.model_copy(update={"stored_as": WeightFormat.Q4_1})
+    packed = replace(linear, task=linear.task.model_copy(update={"inputs": (x, kept)}))
+    build = write_build(tmp_path, "tiny", device, [packed])
+    assert build.manifest.schema_version == 3
+    on_grid = model.model.layers[0].self_attn.q_proj
+    with torch.no_grad():
+        drawn = drawn_for(WeightFormat.Q4_1, on_grid.weight.numpy(), np.random.default_rng(0))
+        on_grid.weight.copy_(torch.from_numpy(drawn))
+    expected = run(model, 4)
+    installation = install(model, build.path)
+    assert_same(run(model, 4), expected)
+    assert "q4_1 cannot hold" in installation.failures[linear.candidate.id]
+    counters = installation.counters()[linear.candidate.id]
+    assert (counters["hits"], counters["miss_reasons"]) == (1, {"not fitting": 1})
+    with torch.no_grad():
+        on_grid.weight[3, 4] += 1e-4
+    run(model, 4)
+    assert installation.counters()[linear.candidate.id]["miss_reasons"] == {"not fitting": 2, "parameters": 1}
     installation.uninstall()
 
 
