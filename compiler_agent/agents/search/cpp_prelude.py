@@ -9,6 +9,7 @@ PRELUDE = r"""
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <omp.h>
 #pragma GCC diagnostic ignored "-Wpsabi"  // every function that takes a vector is inlined
@@ -42,11 +43,22 @@ INLINE F value(I x) { return (F)x; }
 INLINE float load_scalar(const float* p) { return *p; }
 INLINE float load_scalar(const uint16_t* p) { uint32_t u = uint32_t(*p) << 16; float x; memcpy(&x, &u, 4); return x; }
 template <class T> INLINE float load_scalar(const T* p) { return float(*p); }
+#if defined(__AVX512BF16__) && defined(__AVX512VL__)
+// To zero where the result is denormal: below every error bound, whose smallest scale is a normal number.
+INLINE H round_to_bfloat16(F x) {
+#if VECTOR_WIDTH == 16
+  return (H)_mm512_cvtneps_pbh((__m512)x);
+#else
+  return (H)_mm256_cvtneps_pbh((__m256)x);
+#endif
+}
+#else
 INLINE H round_to_bfloat16(F x) {
   const U u = (U)x;
   const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   return __builtin_convertvector((x != x) ? U{} + 0x7fc0u : rounded, H);
 }
+#endif
 INLINE void store_scalar(float* p, float x) { *p = x; }
 INLINE void store_scalar(uint16_t* p, float x) { *p = round_to_bfloat16(splat(x))[0]; }
 INLINE void store_scalar(uint8_t* p, bool x) { *p = x; }
@@ -54,7 +66,11 @@ INLINE void store_scalar(uint8_t* p, bool x) { *p = x; }
 INLINE F load(const float* p, Full) { F v; memcpy(&v, p, sizeof v); return v; }
 INLINE F load(const uint16_t* p, Full) {
   H h; memcpy(&h, p, sizeof h);
+#if defined(__AVX512F__) && VECTOR_WIDTH == 16
+  return (F)((U)_mm512_cvtepu16_epi32((__m256i)h) << 16);  // GCC 12 widens a vector in halves
+#else
   return (F)(__builtin_convertvector(h, U) << 16);
+#endif
 }
 template <class T> INLINE F load(const T* p, Full) { F v; for (int i = 0; i < W; ++i) v[i] = float(p[i]); return v; }
 template <class T> INLINE F load(const T* p, Tail lanes) {
@@ -77,6 +93,26 @@ INLINE F load(const float* p, Tail lanes) { return (F)_mm512_maskz_loadu_ps(mask
 INLINE void store(float* p, Tail lanes, F x) { _mm512_mask_storeu_ps(p, mask_of(lanes), (__m512)x); }
 #endif
 #endif
+// Past the caches, at a multiple of the vector's size: a line that is written whole need not be read first.
+template <class V> INLINE void stream(void* p, V v) {
+#ifdef __AVX512F__
+  if constexpr (sizeof v == 64) return _mm512_stream_si512(static_cast<__m512i*>(p), (__m512i)v);
+  else if constexpr (sizeof v == 32) return _mm256_stream_si256(static_cast<__m256i*>(p), (__m256i)v);
+#endif
+  memcpy(p, &v, sizeof v);
+}
+INLINE void end_of_stream() {
+#ifdef __AVX512F__
+  _mm_sfence();
+#endif
+}
+template <bool STREAMED, class T, class L, class V> INLINE void store_as(T* p, L lanes, V x) {
+  if constexpr (!STREAMED || !std::is_same_v<L, Full>) store(p, lanes, x);
+  else if constexpr (std::is_same_v<T, uint16_t>) stream(p, round_to_bfloat16(x));
+  else if constexpr (std::is_same_v<T, float>) stream(p, x);
+  else store(p, lanes, x);
+}
+INLINE bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 template <class T> INLINE F gather(const T* p, int64_t stride, Full) {
   F v;
   for (int i = 0; i < W; ++i) v[i] = load_scalar(p + i * stride);
@@ -97,8 +133,20 @@ template <class T, class V> INLINE void scatter(T* p, int64_t stride, Tail lanes
 // Elementary functions, float32, NaN and infinities as IEEE 754 has them.
 INLINE F where_of(I c, F a, F b) { return c ? a : b; }
 INLINE float where_of(bool c, float a, float b) { return c ? a : b; }
+#if defined(__AVX512F__) && VECTOR_WIDTH == 16
+// The instruction keeps a NaN of its second operand alone; of b it is kept by the mask, which waits for nothing of a.
+INLINE F maximum_of(F a, F b) {
+  const __m512 x = (__m512)a, y = (__m512)b;
+  return (F)_mm512_mask_max_ps(y, _mm512_cmp_ps_mask(y, y, _CMP_ORD_Q), y, x);
+}
+INLINE F minimum_of(F a, F b) {
+  const __m512 x = (__m512)a, y = (__m512)b;
+  return (F)_mm512_mask_min_ps(y, _mm512_cmp_ps_mask(y, y, _CMP_ORD_Q), y, x);
+}
+#else
 INLINE F maximum_of(F a, F b) { return ((a > b) | (a != a)) ? a : b; }
 INLINE F minimum_of(F a, F b) { return ((a < b) | (a != a)) ? a : b; }
+#endif
 INLINE F abs_of(F x) { return value(bits(x) & 0x7fffffff); }
 INLINE F signed_as(F x, F sign) { return value(bits(x) | (bits(sign) & int32_t(0x80000000))); }
 #if defined(__AVX512F__) && VECTOR_WIDTH == 16
@@ -108,40 +156,54 @@ INLINE F sqrt_of(F x) { F r; for (int i = 0; i < W; ++i) r[i] = __builtin_sqrtf(
 #endif
 INLINE F rsqrt_of(F x) { return 1.0f / sqrt_of(x); }
 
-// e^x = 2^n e^r with |r| <= ln(2)/2; the polynomial is that of Cephes expf (Moshier).
-INLINE F exp_near_zero(F r) {
-  F p = splat(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  return p * (r * r) + r + 1.0f;
-}
 #if defined(__AVX512F__) && VECTOR_WIDTH == 16
-// scalef applies any 2^n with one rounding. The bounds keep n finite; NaN passes max and min as the second operand.
-INLINE F exp_of(F x) {
-  const __m512 c = _mm512_min_ps(_mm512_set1_ps(90.0f), _mm512_max_ps(_mm512_set1_ps(-105.0f), (__m512)x));
-  const F n = (F)_mm512_roundscale_ps((__m512)((F)c * 1.44269504088896341f), 0);
-  const F r = ((F)c - n * 0.693359375f) + n * 2.12194440e-4f;
-  return (F)_mm512_scalef_ps((__m512)exp_near_zero(r), (__m512)n);
+// e^x = 2^n e^r with n in sixteenths and |r| <= ln(2)/32: the powers of 2 between 1 and 2 from a register, the rest a
+// cubic; 1.5 ulp. scalef takes n's floor and rounds once. The bounds keep n finite; NaN passes max and min as the second
+// operand.
+INLINE F exp_between(F x, float low, float high) {
+  const F powers = {1.0f, 1.04427378f, 1.09050773f, 1.13878863f, 1.18920712f, 1.24185781f, 1.29683955f, 1.35425555f,
+                    1.41421356f, 1.47682615f, 1.54221083f, 1.61049033f, 1.68179283f, 1.75625216f, 1.83400809f,
+                    1.91520656f};
+  const F c = (F)_mm512_min_ps(_mm512_set1_ps(high), _mm512_max_ps(_mm512_set1_ps(low), (__m512)x));
+  const F shifter = splat(786432.0f);  // 1.5 * 2^19: adding it rounds to a sixteenth
+  const F shifted = c * 1.44269504088896341f + shifter;
+  const F n = shifted - shifter;
+  const F r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
+  const F p = (r * 0.166666667f + 0.5f) * (r * r) + r;
+  const F power = (F)_mm512_permutexvar_ps((__m512i)shifted, (__m512)powers);
+  return (F)_mm512_scalef_ps((__m512)(power * p + power), (__m512)n);
+}
+INLINE F exp_of(F x) { return exp_between(x, -105.0f, 90.0f); }
+// 1 / (1 + e^-x): the sum stays finite, and a Newton step gives its reciprocal to 1 ulp in a third of a division's time.
+INLINE F sigmoid_of(F x) {
+  const F sum = 1.0f + exp_between(-x, -105.0f, 88.0f);
+  const F guess = (F)_mm512_rcp14_ps((__m512)sum);
+  return guess + guess * (1.0f - sum * guess);
 }
 #else
-// The scale is applied in two steps, so that results down to the denormals and up to the largest float come out right.
+// e^x = 2^n e^r with |r| <= ln(2)/2; the polynomial is that of Cephes expf (Moshier). The scale is applied in two steps,
+// so that results down to the denormals and up to the largest float come out right.
 INLINE F exp_of(F x) {
   F c = x < -105.0f ? splat(-105.0f) : x;
   c = c > 90.0f ? splat(90.0f) : c;
   const F shifter = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   const F shifted = c * 1.44269504088896341f + shifter;
   const F n = shifted - shifter;
-  const F p = exp_near_zero((c - n * 0.693359375f) + n * 2.12194440e-4f);
+  const F r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
+  F p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
   const I exponent = bits(shifted) - bits(shifter);
   const I half = exponent >> 1;
   const F result = p * value((half + 127) << 23) * value((exponent - half + 127) << 23);
   return x != x ? x : result;
 }
-#endif
 INLINE F sigmoid_of(F x) { return 1.0f / (1.0f + exp_of(-x)); }
+#endif
 // Cephes tanhf: an odd polynomial near zero, 1 - 2 / (e^2x + 1) beyond.
 INLINE F tanh_of(F x) {
   const F z = abs_of(x), s = x * x;

@@ -92,11 +92,12 @@ class Scope:
                 self.written.add(expression)
         return self.names[expression]
 
-    def store(self, store: Store) -> None:
+    def store(self, store: Store, function: str = "store") -> None:
+        """`function`: of the prelude, for neighbouring lanes."""
         pointer, step = self.place(store.buffer, store.address)
         name = self.vector(store.value)
         if step == 1:
-            self.lines.append(f"store({pointer} + {self.column}, lanes, {name});")
+            self.lines.append(f"{function}({pointer} + {self.column}, lanes, {name});")
         else:
             self.lines.append(f"scatter({pointer} + {integer(step)} * {self.column}, {integer(step)}, lanes, {name});")
 

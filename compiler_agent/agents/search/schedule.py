@@ -14,6 +14,8 @@ class Schedule(Record):
     """Vectors per step of a sweep, and independent accumulators of a reduction."""
     reuse_from_cost: Literal[1, 4, 20] = 4
     """A value that a later pass over the row needs again is kept if it took at least so many operations."""
+    stream_from_bytes: Literal[0, 4_194_304, 25_165_824] = 25_165_824
+    """A stage that writes at least so much stores past the caches; 0: none does."""
     parallel_from_operations: Literal[16_384, 65_536, 262_144] = 65_536
     """Stages with less work stay on one thread."""
     weights: Literal["panels", "rows"] = "panels"
