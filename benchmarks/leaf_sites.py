@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import nn
-from transformers.models.llama.configuration_llama import LlamaConfig
-from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRMSNorm, apply_rotary_pos_emb
+from transformers.activations import ACT2FN
+from transformers.models.llama.modeling_llama import LlamaRMSNorm, apply_rotary_pos_emb
 
 from traces.capture import observe_tensor
 from traces.model_calls import CallRate, ModelCall
@@ -41,8 +41,7 @@ class GatedUnit(nn.Module):
 
     def __init__(self, dtype: torch.dtype) -> None:
         super().__init__()
-        with torch.device("meta"):
-            self.act_fn = LlamaMLP(LlamaConfig(hidden_size=HIDDEN)).act_fn
+        self.act_fn = ACT2FN["silu"]
 
     def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
         return self.act_fn(gate) * up
@@ -62,6 +61,41 @@ def _linear(dtype: torch.dtype) -> nn.Module:
     return nn.Linear(HIDDEN, HIDDEN, bias=False, dtype=dtype)
 
 
+def _layer_norm(dtype: torch.dtype) -> nn.Module:
+    return nn.LayerNorm(HIDDEN, dtype=dtype)
+
+
+class GeluGate(nn.Module):
+    """Of Gemma2MLP."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.act_fn = ACT2FN["gelu_pytorch_tanh"]
+
+    def forward(self, gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
+        return self.act_fn(gate) * up
+
+
+class MaskedShares(nn.Module):
+    """Of eager_attention_forward: scores scaled, a mask added, the softmax."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+
+    def forward(self, scores: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return nn.functional.softmax(scores * 0.125 + mask, dim=-1, dtype=torch.float32).to(scores.dtype)
+
+
+class ScaledResidual(nn.Module):
+    """Of GraniteDecoderLayer."""
+
+    def __init__(self, dtype: torch.dtype) -> None:
+        super().__init__()
+
+    def forward(self, hidden_states: torch.Tensor, residual: torch.Tensor) -> torch.Tensor:
+        return residual + hidden_states * 0.22
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeafOp:
     arguments: tuple[str, ...]
@@ -69,14 +103,20 @@ class LeafOp:
     """None: it is the function `apply_rotary_pos_emb`."""
 
 
-LEAF_OPS: Mapping[str, LeafOp] = {
+FUSED: Mapping[str, LeafOp] = {
     "rmsnorm_residual": LeafOp(arguments=("hidden_states", "residual"), make=ResidualNorm),
     "rope": LeafOp(arguments=("q", "k", "cos", "sin")),
     "swiglu": LeafOp(arguments=("gate", "up"), make=GatedUnit),
     "softmax": LeafOp(arguments=("attn_weights",), make=AttentionShares),
-    "linear": LeafOp(arguments=("input",), make=_linear),
 }
-FUSED = tuple(name for name in LEAF_OPS if name != "linear")
+OTHERS: Mapping[str, LeafOp] = {
+    "layernorm": LeafOp(arguments=("input",), make=_layer_norm),
+    "gelu_gate": LeafOp(arguments=("gate", "up"), make=GeluGate),
+    "masked_softmax": LeafOp(arguments=("scores", "mask"), make=MaskedShares),
+    "scaled_residual": LeafOp(arguments=("hidden_states", "residual"), make=ScaledResidual),
+}
+"""Of other models, and of the same classes: what a search finds for ops that nobody had in mind."""
+LEAF_OPS = {**FUSED, "linear": LeafOp(arguments=("input",), make=_linear), **OTHERS}
 
 
 def capture_leaf_op(name: str, dtype: torch.dtype, rows: Sequence[int]) -> tuple[nn.Module, CapturedSite]:
@@ -93,9 +133,7 @@ def capture_leaf_op(name: str, dtype: torch.dtype, rows: Sequence[int]) -> tuple
     model = nn.Module()
     if op.make is None:
         function = f"{apply_rotary_pos_emb.__module__}.{apply_rotary_pos_emb.__name__}"
-        site = OpSite(
-            op=name, kind=SiteKind.FUNCTION, level="leaf", pattern=name, module_paths=(), function=function
-        )
+        site = OpSite(op=name, kind=SiteKind.FUNCTION, level="leaf", pattern=name, module_paths=(), function=function)
     else:
         model.add_module(name, op.make(dtype))
         site = OpSite(op=name, kind=SiteKind.MODULE, level="leaf", pattern=name, module_paths=(name,))

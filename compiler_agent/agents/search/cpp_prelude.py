@@ -158,8 +158,8 @@ INLINE F rsqrt_of(F x) { return 1.0f / sqrt_of(x); }
 
 #if defined(__AVX512F__) && VECTOR_WIDTH == 16
 // e^x = 2^n e^r with n in sixteenths and |r| <= ln(2)/32: the powers of 2 between 1 and 2 from a register, the rest a
-// cubic; 1.5 ulp. scalef takes n's floor and rounds once. The bounds keep n finite; NaN passes max and min as the second
-// operand.
+// cubic; 1.5 ulp. scalef takes n's floor and rounds once. The bounds keep n finite; NaN passes max and min as their
+// second operand.
 INLINE F exp_between(F x, float low, float high) {
   const F powers = {1.0f, 1.04427378f, 1.09050773f, 1.13878863f, 1.18920712f, 1.24185781f, 1.29683955f, 1.35425555f,
                     1.41421356f, 1.47682615f, 1.54221083f, 1.61049033f, 1.68179283f, 1.75625216f, 1.83400809f,
@@ -174,15 +174,15 @@ INLINE F exp_between(F x, float low, float high) {
   return (F)_mm512_scalef_ps((__m512)(power * p + power), (__m512)n);
 }
 INLINE F exp_of(F x) { return exp_between(x, -105.0f, 90.0f); }
-// 1 / (1 + e^-x): the sum stays finite, and a Newton step gives its reciprocal to 1 ulp in a third of a division's time.
+// 1 / (1 + e^-x): the sum stays finite, and a Newton step gives its reciprocal to 1 ulp.
 INLINE F sigmoid_of(F x) {
   const F sum = 1.0f + exp_between(-x, -105.0f, 88.0f);
   const F guess = (F)_mm512_rcp14_ps((__m512)sum);
   return guess + guess * (1.0f - sum * guess);
 }
 #else
-// e^x = 2^n e^r with |r| <= ln(2)/2; the polynomial is that of Cephes expf (Moshier). The scale is applied in two steps,
-// so that results down to the denormals and up to the largest float come out right.
+// e^x = 2^n e^r with |r| <= ln(2)/2; the polynomial is that of Cephes expf (Moshier). The scale comes in two steps, so
+// that results down to the denormals and up to the largest float come out right.
 INLINE F exp_of(F x) {
   F c = x < -105.0f ? splat(-105.0f) : x;
   c = c > 90.0f ? splat(90.0f) : c;
@@ -385,6 +385,45 @@ INLINE void panel_tile(const float* const (&left)[R], const T* panel, int64_t de
   }
 }
 
+// Rows rounded to bfloat16, two neighbours in a word.
+INLINE const uint32_t* in_pairs(const float* rows, int64_t stride, int64_t count, int64_t depth, float* room) {
+  uint16_t* to = reinterpret_cast<uint16_t*>(room);
+  for (int64_t r = 0; r < count; ++r)
+    sweep<1>(0, depth, [&](int64_t k, auto lanes, auto) INLINE_BODY {
+      store(to + r * depth + k, lanes, load(rows + r * stride + k, lanes));
+    });
+  return reinterpret_cast<const uint32_t*>(room);
+}
+INLINE F add_products(F sum, U left, U right) {
+#if defined(__AVX512BF16__) && VECTOR_WIDTH == 16
+  return (F)_mm512_dpbf16_ps((__m512)sum, (__m512bh)left, (__m512bh)right);
+#else
+  return sum + (F)(left << 16) * (F)(right << 16) + (F)(left & 0xffff0000u) * (F)(right & 0xffff0000u);
+#endif
+}
+// out[r][p] = sum over k of left[r][k] * panel[k][p], k counting pairs. Rounding of one chain is far below bfloat16's.
+template <int R, int P, int UNROLL, int PREFETCH>
+INLINE void pair_tile(const uint32_t* const (&left)[R], const uint32_t* panel, int64_t pairs, F (&out)[R][P]) {
+  F sum[R][P];
+  repeat<R>([&](auto r) INLINE_BODY { repeat<P>([&](auto p) INLINE_BODY { sum[r][p] = F{}; }); });
+  auto step = [&](int64_t k) INLINE_BODY {
+    U right[P];
+    repeat<P>([&](auto p) INLINE_BODY {
+      const uint32_t* from = panel + (k * P + p) * W;
+      if constexpr (PREFETCH > 0) __builtin_prefetch(reinterpret_cast<const char*>(from) + PREFETCH);
+      memcpy(&right[p], from, sizeof right[p]);
+    });
+    repeat<R>([&](auto r) INLINE_BODY {
+      const U x = left[r][k] - U{};
+      repeat<P>([&](auto p) INLINE_BODY { sum[r][p] = add_products(sum[r][p], x, right[p]); });
+    });
+  };
+  int64_t k = 0;
+  for (; k + UNROLL <= pairs; k += UNROLL) repeat<UNROLL>([&](auto u) INLINE_BODY { step(k + u); });
+  for (; k < pairs; ++k) step(k);
+  repeat<R>([&](auto r) INLINE_BODY { repeat<P>([&](auto p) INLINE_BODY { out[r][p] = sum[r][p]; }); });
+}
+
 // out[r][c] = sum over k of left[r][k] * right[c][k]: lanes are places of k, summed across at the end.
 template <int R, int C, int PREFETCH, class T>
 INLINE void dot_tile(const float* const (&left)[R], const T* right, int64_t right_stride, int64_t depth,
@@ -419,7 +458,7 @@ template <int MAX, int R = 1, class Body> INLINE void with_rows(int64_t count, B
   else with_rows<MAX, R * 2>(count, body);
 }
 // The rows of a tile; those beyond the last one repeat it, and what comes of them is dropped.
-template <int R> INLINE void point_at_rows(const float* left, int64_t stride, int64_t count, const float* (&rows)[R]) {
+template <int R, class T> INLINE void point_at_rows(const T* left, int64_t stride, int64_t count, const T* (&rows)[R]) {
   for (int r = 0; r < R; ++r) rows[r] = left + (r < count ? r : count - 1) * stride;
 }
 """

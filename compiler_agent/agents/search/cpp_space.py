@@ -1,5 +1,9 @@
 """The search space of a program in C++."""
 
+from collections.abc import Iterator
+
+from candidates.task import KernelTask
+from compiler_agent.agents.search.emit_contraction import has_bfloat16_pairs
 from compiler_agent.agents.search.expressions import Load
 from compiler_agent.agents.search.program import CONTRACTED, ContractionStage, MapStage, Program
 from compiler_agent.agents.search.schedule import Schedule
@@ -7,12 +11,15 @@ from compiler_agent.agents.search.space import Choice, Space, values_of
 
 ACCUMULATOR_REGISTERS = 24
 """Of the 32 vector registers of AVX-512, what a register tile may hold in sums; more would spill."""
+LEAST_STREAM_BYTES = min(
+    value for value in values_of(Schedule, "stream_from_bytes") if isinstance(value, int) and value
+)
 
 _FIRST_VARIANTS: tuple[dict[str, Choice], ...] = (
     {},
-    {"unroll": 4, "row_tile": 6, "column_tile": 4},
-    {"reuse_from_cost": 20, "row_tile": 4, "column_tile": 4, "prefetch_bytes": 1024},
-    {"unroll": 1, "weights": "rows", "row_tile": 4, "column_tile": 4},
+    {"unroll": 4, "stream_from_bytes": 4_194_304, "row_tile": 6, "column_tile": 4},
+    {"reuse_from_cost": 1, "stream_from_bytes": 25_165_824, "row_tile": 8, "column_tile": 2, "prefetch_bytes": 4096},
+    {"unroll": 1, "reuse_from_cost": 20, "weights": "rows", "row_tile": 4, "column_tile": 4},
 )
 
 
@@ -25,20 +32,34 @@ def _choices(program: Program) -> dict[str, tuple[Choice, ...]]:
     contractions = [stage for stage in program.stages if isinstance(stage, ContractionStage)]
     if any(isinstance(stage, MapStage) for stage in program.stages):
         fields += ["unroll", "reuse_from_cost"]
+        if _most_written_bytes(program.task) >= LEAST_STREAM_BYTES:
+            fields.append("stream_from_bytes")
     if contractions:
         fields += ["weights", "row_tile", "column_tile", "depth_unroll", "prefetch_bytes"]
     if program.task.threads > 1:
         fields.append("parallel_from_operations")
     values = {field: values_of(Schedule, field) for field in fields}
-    if any(not _has_contiguous_depth(stage) for stage in contractions):
-        values["weights"] = ("panels",)
+    if contractions:
+        values["weights"] = tuple(_weight_layouts(contractions))
     return values
+
+
+def _most_written_bytes(task: KernelTask) -> int:
+    return max(sum(output.size_bytes(workload.axes) for output in task.outputs) for workload in task.workloads)
+
+
+def _weight_layouts(contractions: list[ContractionStage]) -> Iterator[str]:
+    if all(has_bfloat16_pairs(stage) for stage in contractions):
+        yield "pairs"
+    yield "panels"
+    if all(_has_contiguous_depth(stage) for stage in contractions):
+        yield "rows"
 
 
 def _is_legal(schedule: Schedule) -> bool:
     if schedule.row_tile * schedule.column_tile > ACCUMULATOR_REGISTERS:
         return False
-    return schedule.weights == "panels" or schedule.depth_unroll == Schedule().depth_unroll
+    return schedule.weights != "rows" or schedule.depth_unroll == Schedule().depth_unroll
 
 
 def _has_contiguous_depth(stage: ContractionStage) -> bool:

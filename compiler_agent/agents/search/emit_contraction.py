@@ -2,7 +2,7 @@
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
-from candidates.task import InputRole
+from candidates.task import ElementType, InputRole
 from compiler_agent.agents.search.emit_call import unpacked
 from compiler_agent.agents.search.emit_expressions import STORAGE_TYPES, Scope
 from compiler_agent.agents.search.expressions import Load
@@ -12,7 +12,13 @@ from compiler_agent.agents.search.schedule import Schedule
 
 
 def emit_contraction_stage(
-    name: str, stage: ContractionStage, program: Program, schedule: Schedule, packed_before: list[ContractionStage]
+    name: str,
+    stage: ContractionStage,
+    program: Program,
+    schedule: Schedule,
+    packed_before: list[ContractionStage],
+    *,
+    scratch_slot: int,
 ) -> tuple[str, str]:
     """The stage's function and the statement that calls it."""
     (store,) = stage.stores
@@ -26,19 +32,20 @@ def emit_contraction_stage(
         "};",
     ]
     row_stride = integer(left.index[0].coeff(FLAT_ROW))
-    left_start = integer(left.index[0].subs({FLAT_ROW: 0, CONTRACTED: 0}))
+    rows_of_left = f"{left.buffer} + {integer(left.index[0].subs({FLAT_ROW: 0, CONTRACTED: 0}))}"
+    declared = f"left_stride = {row_stride};", f"const float* left = {rows_of_left};"
+    if schedule.weights == "pairs":
+        pairs = stage.depth // 2
+        room = f"scratch_of_thread<{scratch_slot}>(rows * {pairs})"
+        pack = f"in_pairs({rows_of_left}, {row_stride}, rows, {stage.depth}, {room})"
+        declared = f"left_stride = {pairs};", f"const uint32_t* left = {pack};"
     tiles = (
-        _panel_tiles(stage, right, schedule, packed_before)
-        if schedule.weights == "panels"
-        else _dot_tiles(stage, right, schedule)
+        _dot_tiles(stage, right, schedule)
+        if schedule.weights == "rows"
+        else _panel_tiles(stage, right, schedule, packed_before)
     )
-    lines = [
-        f"const int64_t rows = {integer(stage.rows)}, left_stride = {row_stride};",
-        f"const float* left = {left.buffer} + {left_start};",
-        *finish,
-        *tiles,
-    ]
-    columns = panel_width(schedule) if schedule.weights == "panels" else schedule.vector_width
+    lines = [f"const int64_t rows = {integer(stage.rows)}, {declared[0]}", declared[1], *finish, *tiles]
+    columns = schedule.vector_width if schedule.weights == "rows" else panel_width(schedule)
     blocks = -(-stage.columns // columns)
     function = "\n".join(
         [
@@ -56,6 +63,12 @@ def emit_contraction_stage(
     return function, call
 
 
+def has_bfloat16_pairs(stage: ContractionStage) -> bool:
+    """PyTorch multiplies it in bfloat16, and the depth is even."""
+    kinds = {stage.contract.element_type, _load(stage.contract.right).element_type}
+    return kinds == {ElementType.BFLOAT16} and stage.depth % 2 == 0
+
+
 def panel_width(schedule: Schedule) -> int:
     return schedule.column_tile * schedule.vector_width
 
@@ -64,7 +77,9 @@ def _panel_tiles(
     stage: ContractionStage, right: Load, schedule: Schedule, packed_before: list[ContractionStage]
 ) -> list[str]:
     width, tile = panel_width(schedule), schedule.column_tile
-    kind = STORAGE_TYPES[right.element_type]
+    is_paired = schedule.weights == "pairs"
+    kind = "uint32_t" if is_paired else STORAGE_TYPES[right.element_type]
+    function, steps = ("pair_tile", stage.depth // 2) if is_paired else ("panel_tile", stage.depth)
     offset = packed_bytes(packed_before, schedule)
     finish = [f"if (n + W <= {stage.columns}) finish(top + r, n, Full{{}}, sum[r][p]);"]
     if stage.columns % schedule.vector_width:
@@ -73,9 +88,9 @@ def _panel_tiles(
     return [
         f"const {kind}* packed = reinterpret_cast<const {kind}*>(static_cast<const char*>(prepared) + {offset});",
         *_over_blocks(schedule, "panel"),
-        f"      const {kind}* weights = packed + panel * {stage.depth * width};",
+        f"      const {kind}* weights = packed + panel * {steps * width};",
         f"      F sum[R][{tile}];",
-        f"      panel_tile<{tile_arguments}>(lines, weights, {stage.depth}, sum);",
+        f"      {function}<{tile_arguments}>(lines, weights, {steps}, sum);",
         "      for (int64_t r = 0; r < height; ++r)",
         f"        for (int p = 0; p < {tile}; ++p) {{",
         f"          const int64_t n = panel * {width} + p * W;",
@@ -129,7 +144,7 @@ def _over_blocks(schedule: Schedule, columns: str) -> list[str]:
         "    const int64_t top = rows * block / blocks, height = rows * (block + 1) / blocks - top;",
         f"    with_rows<{tile}>(height, [&](auto r_count) INLINE_BODY {{",
         "      constexpr int R = decltype(r_count)::value;",
-        "      const float* lines[R];",
+        "      decltype(left) lines[R];",
         "      point_at_rows(left + top * left_stride, left_stride, height, lines);",
     ]
 
@@ -145,10 +160,11 @@ def packed_bytes(stages: list[ContractionStage], schedule: Schedule) -> int:
 
 
 def emit_prepare(stages: list[ContractionStage], program: Program, schedule: Schedule, name: str) -> str:
-    """`<name>_bytes` and `<name>`: weights repacked as [panel][depth][lanes], the last panel filled with zeros."""
+    """`<name>_bytes` and `<name>`: weights repacked as [panel][depth][lanes], or [panel][depth / 2][lanes][2], the last
+    panel filled with zeros."""
     parameters = program.task.inputs_of(InputRole.PARAMETER)
     signature = ", ".join(f"const {STORAGE_TYPES[spec.element_type]}* {spec.name}" for spec in parameters)
-    width = panel_width(schedule)
+    width, together = panel_width(schedule), 2 if schedule.weights == "pairs" else 1
     lines = [
         f'extern "C" int64_t {name}_bytes() {{ return {packed_bytes(stages, schedule)}; }}',
         f'extern "C" void {name}({signature}, void* prepared) {{',
@@ -161,9 +177,9 @@ def emit_prepare(stages: list[ContractionStage], program: Program, schedule: Sch
         lines += [
             f"  {kind}* packed{place} = reinterpret_cast<{kind}*>(static_cast<char*>(prepared) + {offset});",
             f"  for (int64_t panel = 0; panel < {-(-stage.columns // width)}; ++panel)",
-            f"    for (int64_t k = 0; k < {stage.depth}; ++k)",
-            f"      for (int64_t lane = 0; lane < {width}; ++lane) {{",
-            f"        const int64_t n = panel * {width} + lane;",
+            f"    for (int64_t step = 0; step < {stage.depth}; step += {together})",
+            f"      for (int64_t lane = 0; lane < {width * together}; ++lane) {{",
+            f"        const int64_t n = panel * {width} + lane / {together}, k = step + lane % {together};",
             f"        *packed{place}++ = n < {stage.columns} ? {right.buffer}[{address}] : {kind}(0);",
             "      }",
         ]

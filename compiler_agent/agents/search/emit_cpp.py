@@ -15,13 +15,15 @@ PREPARE = "prepare"
 
 def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
     """The candidate for `program` under `schedule`; its launch parameters are the schedule."""
-    packs = [stage for stage in program.stages if isinstance(stage, ContractionStage) and schedule.weights == "panels"]
+    packs = [stage for stage in program.stages if isinstance(stage, ContractionStage) and schedule.weights != "rows"]
     calls: list[str] = []
     functions: list[str] = []
     packed_before: list[ContractionStage] = []
     for place, stage in enumerate(program.stages):
         if isinstance(stage, ContractionStage):
-            function, call = emit_contraction_stage(f"stage{place}", stage, program, schedule, packed_before)
+            function, call = emit_contraction_stage(
+                f"stage{place}", stage, program, schedule, packed_before, scratch_slot=100 * (place + 1)
+            )
             packed_before = [*packed_before, stage]
         else:
             function, call = emit_map_stage(f"stage{place}", stage, program, schedule, scratch_slot=100 * (place + 1))

@@ -14,12 +14,13 @@ class Schedule(Record):
     """Vectors per step of a sweep, and independent accumulators of a reduction."""
     reuse_from_cost: Literal[1, 4, 20] = 4
     """A value that a later pass over the row needs again is kept if it took at least so many operations."""
-    stream_from_bytes: Literal[0, 4_194_304, 25_165_824] = 25_165_824
+    stream_from_bytes: Literal[0, 4_194_304, 25_165_824] = 0
     """A stage that writes at least so much stores past the caches; 0: none does."""
     parallel_from_operations: Literal[16_384, 65_536, 262_144] = 65_536
     """Stages with less work stay on one thread."""
-    weights: Literal["panels", "rows"] = "panels"
-    """Panels: repacked once so that lanes are output features; rows: read as they are, lanes run over the depth."""
+    weights: Literal["panels", "pairs", "rows"] = "panels"
+    """Panels: repacked once so that lanes are output features; pairs: the same with two steps of the depth in a lane,
+    multiplied in bfloat16 and added up in float32; rows: read as they are, lanes run over the depth."""
     row_tile: Literal[2, 4, 6, 8] = 8
     """Rows of the left side per register tile."""
     column_tile: Literal[1, 2, 4] = 2
