@@ -26,6 +26,7 @@ from candidates.ledger.ledger import Ledger
 from candidates.measurement import Baseline, Measurement, Stage, WorkloadMeasurement
 from candidates.run import TuneReport, TuneRequest
 from candidates.task import KernelTask
+from candidates.whole_file import write_whole
 from compiler_agent.local_run import perform_run
 from compiler_agent.outcome import progress_console
 from compiler_agent.settings import Settings, read_settings
@@ -38,12 +39,17 @@ PLAIN = (Baseline.EAGER, Baseline.EAGER_OUT, Baseline.COMPILE)
 """What a user has without looking for a fused op."""
 
 
-def make_task(op: str, dtype: str, rows: Sequence[int], threads: int) -> KernelTask:
+def make_task(home: Path, op: str, dtype: str, rows: Sequence[int], threads: int) -> KernelTask:
+    """As it was made for this home before: for prefill that takes a minute."""
+    kept = home / "tasks" / f"{op}-{dtype}-{'-'.join(map(str, rows))}-{threads}.json"
+    if kept.exists():
+        return KernelTask.model_validate_json(kept.read_text())
     model, captured = capture_leaf_op(op, DTYPES[dtype], rows)
     device_id = fingerprint_device().id
     task = extract_task(model, captured, time_us=lambda _: 1.0, device_id=device_id, threads=threads)
     if not isinstance(task, KernelTask):
         raise RuntimeError(f"{op} in {dtype} gives no task: {task.reason}")
+    write_whole(kept, task.model_dump_json().encode())
     return task
 
 
@@ -126,7 +132,7 @@ def run(arguments: argparse.Namespace, settings: Settings) -> dict[str, Any]:
                 asked = [size for size in sizes if size in (arguments.rows or _usual_rows(op))]
                 if not asked:
                     continue
-                task = make_task(op, dtype, asked, arguments.threads)
+                task = make_task(settings.home, op, dtype, asked, arguments.threads)
                 rows += rows_of(op, dtype, task, *tune(settings, task, arguments))
                 _LOG.info("%s %s %s: %s", op, dtype, phase, [row["speedup_over_best"] for row in rows[-len(asked) :]])
     return {

@@ -72,6 +72,7 @@ INLINE F load(const uint16_t* p, Full) {
   return (F)(__builtin_convertvector(h, U) << 16);
 #endif
 }
+template <int BYTES> INLINE void prefetch(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + BYTES); }
 template <class T> INLINE F load(const T* p, Full) { F v; for (int i = 0; i < W; ++i) v[i] = float(p[i]); return v; }
 template <class T> INLINE F load(const T* p, Tail lanes) {
   float v[W] = {};
@@ -367,7 +368,7 @@ INLINE void panel_tile(const float* const (&left)[R], const T* panel, int64_t de
   auto step = [&](int64_t k) INLINE_BODY {
     F right[P];
     repeat<P>([&](auto p) INLINE_BODY {
-      if constexpr (PREFETCH > 0) __builtin_prefetch(reinterpret_cast<const char*>(panel + (k * P + p) * W) + PREFETCH);
+      if constexpr (PREFETCH > 0) prefetch<PREFETCH>(panel + (k * P + p) * W);
       right[p] = in_register(load(panel + (k * P + p) * W, Full{}));
     });
     repeat<R>([&](auto r) INLINE_BODY {
@@ -410,7 +411,7 @@ INLINE void pair_tile(const uint32_t* const (&left)[R], const uint32_t* panel, i
     U right[P];
     repeat<P>([&](auto p) INLINE_BODY {
       const uint32_t* from = panel + (k * P + p) * W;
-      if constexpr (PREFETCH > 0) __builtin_prefetch(reinterpret_cast<const char*>(from) + PREFETCH);
+      if constexpr (PREFETCH > 0) prefetch<PREFETCH>(from);
       memcpy(&right[p], from, sizeof right[p]);
     });
     repeat<R>([&](auto r) INLINE_BODY {
@@ -439,7 +440,7 @@ INLINE void dot_tile(const float* const (&left)[R], const T* right, int64_t righ
       repeat<R>([&](auto r) INLINE_BODY { x[r] = load(left[r] + k, lanes); });
       repeat<C>([&](auto c) INLINE_BODY {
         const T* from = right + c * right_stride + k;
-        if constexpr (PREFETCH > 0) __builtin_prefetch(reinterpret_cast<const char*>(from) + PREFETCH);
+        if constexpr (PREFETCH > 0) prefetch<PREFETCH>(from);
         const F y = load(from, lanes);
         repeat<R>([&](auto r) INLINE_BODY { sum[r][c] += x[r] * y; });
       });

@@ -17,8 +17,8 @@ LEAST_STREAM_BYTES = min(
 
 _FIRST_VARIANTS: tuple[dict[str, Choice], ...] = (
     {},
-    {"unroll": 4, "stream_from_bytes": 4_194_304, "row_tile": 6, "column_tile": 4},
-    {"reuse_from_cost": 1, "stream_from_bytes": 25_165_824, "row_tile": 8, "column_tile": 2, "prefetch_bytes": 4096},
+    {"unroll": 4, "stream_from_bytes": 4_194_304, "row_tile": 8, "column_tile": 3, "prefetch_bytes": 16_384},
+    {"reuse_from_cost": 1, "stream_from_bytes": 25_165_824, "row_tile": 6, "column_tile": 4, "prefetch_bytes": 4096},
     {"unroll": 1, "reuse_from_cost": 20, "weights": "rows", "row_tile": 4, "column_tile": 4},
 )
 
@@ -33,7 +33,7 @@ def _choices(program: Program) -> dict[str, tuple[Choice, ...]]:
     if any(isinstance(stage, MapStage) for stage in program.stages):
         fields += ["unroll", "reuse_from_cost"]
         if _most_written_bytes(program.task) >= LEAST_STREAM_BYTES:
-            fields.append("stream_from_bytes")
+            fields += ["stream_from_bytes", "prefetch_bytes"]
     if contractions:
         fields += ["weights", "row_tile", "column_tile", "depth_unroll", "prefetch_bytes"]
     if program.task.threads > 1:

@@ -1,6 +1,7 @@
 """Emission of a map stage: rows shared out to threads, a row's reductions pass by pass, then its outputs."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
@@ -35,8 +36,14 @@ def emit_map_stage(
     is_flat = not stage.rows and stage.has_columns and not passes and len(stage.pieces) == 1
     kept, arrays = _kept_values(name, stage, passes, schedule, scratch_slot)
     row_lines: list[str] = []
-    scope = Scope(COLUMN if stage.has_columns else None, row_lines, kept_in=kept)
-    inner_reductions = Scope(COLUMN, row_lines, scope.outer_names, scope.pointers, kept_in=kept, written=scope.written)
+    scope = Scope(
+        COLUMN if stage.has_columns else None,
+        row_lines,
+        kept_in=kept,
+        prefetch_bytes=schedule.prefetch_bytes,
+        is_flat=is_flat,
+    )
+    inner_reductions = replace(scope, column=COLUMN, lines=[], names={})
     for number, one_pass in enumerate(passes):
         row_lines.extend(_emit_pass(f"p{number}", one_pass, inner_reductions.pass_over(), schedule))
     streamed = _streamed_bytes(stage, program, schedule)

@@ -23,8 +23,8 @@ class Schedule(Record):
     multiplied in bfloat16 and added up in float32; rows: read as they are, lanes run over the depth."""
     row_tile: Literal[2, 4, 6, 8] = 8
     """Rows of the left side per register tile."""
-    column_tile: Literal[1, 2, 4] = 2
+    column_tile: Literal[1, 2, 3, 4] = 2
     """Panels: vectors of output features per register tile; rows: output features per register tile."""
     depth_unroll: Literal[1, 2, 4] = 2
-    prefetch_bytes: Literal[0, 1024, 4096] = 0
-    """How far ahead of the weights being used others are fetched; 0: left to the hardware."""
+    prefetch_bytes: Literal[0, 1024, 4096, 16_384] = 0
+    """How far ahead of what is read from memory more of it is fetched; 0: left to the hardware."""
