@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from candidates.task import KernelTask
+from compiler_agent.agents.search.algebra.variants import AS_WRITTEN
 from compiler_agent.agents.search.emit_contraction import has_bfloat16_pairs
 from compiler_agent.agents.search.expressions import Load
 from compiler_agent.agents.search.program import CONTRACTED, ContractionStage, MapStage, Program
@@ -41,6 +42,8 @@ def _choices(program: Program) -> dict[str, tuple[Choice, ...]]:
     values = {field: values_of(Schedule, field) for field in fields}
     if contractions:
         values["weights"] = tuple(_weight_layouts(contractions))
+    if program.others:
+        values["algebra"] = (AS_WRITTEN, *program.others)
     return values
 
 
