@@ -87,11 +87,12 @@ def _figures(told: WorkloadMeasurement | None) -> dict[str, Any]:
     if told is None:
         return {"speedup_over_best": None, "interval": None, "share_of_floor": None, "speedup_over_plain": None}
     plain_us = min(told.baselines_us[each] for each in PLAIN if each in told.baselines_us)
+    over_plain = 1.0 if told.best_baseline in PLAIN else plain_us / told.baselines_us[told.best_baseline]
     return {
         "speedup_over_best": round(told.speedup_over_best, 3),
         "interval": [round(bound, 3) for bound in told.interval],
         "share_of_floor": round(told.share_of_floor, 3),
-        "speedup_over_plain": round(told.speedup_over_best * plain_us / told.baselines_us[told.best_baseline], 3),
+        "speedup_over_plain": round(told.speedup_over_best * over_plain, 3),
         "best_baseline": told.best_baseline.value,
         "baselines_us": {name.value: round(time_us, 2) for name, time_us in told.baselines_us.items()},
         "candidate_us": round(told.candidate_us, 2),
@@ -164,7 +165,7 @@ def main() -> None:
     )
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         home = (arguments.home or Path(folder)).absolute()
         settings = replace(read_settings(), home=home, ledger_url=f"sqlite:///{home / 'ledger.sqlite'}")

@@ -331,7 +331,7 @@ def test_what_is_stored_past_the_caches_is_the_same(make, dtype: str, tmp_path: 
     workload = Workload(axes=large.get(task.op, {"batch": 4, "tokens": 512}), calls_per_hour=1.0)
     task = task.model_copy(update={"workloads": (workload,)})
     stored = emit_candidate(program_of(task), Schedule())
-    streamed = emit_candidate(program_of(task), Schedule(stream_from_bytes=4_194_304))
+    streamed = emit_candidate(program_of(task), Schedule(stream_from_bytes=4_194_304, prefetch_bytes=4096))
     # Rows of 579 begin anywhere, and so may rows of any number of keys: a vector there has no line of its own.
     assert ("STREAMED>" in streamed.source.split("struct Call")[1]) == (make is rope)
     inputs = draw_inputs(task, workload, Distribution.NORMAL, np.random.default_rng(3))
