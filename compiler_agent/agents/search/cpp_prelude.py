@@ -9,6 +9,7 @@ PRELUDE = r"""
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <omp.h>
 #pragma GCC diagnostic ignored "-Wpsabi"  // every function that takes a vector is inlined
@@ -43,11 +44,22 @@ INLINE F value(I x) { return (F)x; }
 INLINE float load_scalar(const float* p) { return *p; }
 INLINE float load_scalar(const uint16_t* p) { uint32_t u = uint32_t(*p) << 16; float x; memcpy(&x, &u, 4); return x; }
 template <class T> INLINE float load_scalar(const T* p) { return float(*p); }
+#if defined(__AVX512BF16__) && defined(__AVX512VL__)
+// To zero where the result is denormal: below every error bound, whose smallest scale is a normal number.
+INLINE H round_to_bfloat16(F x) {
+#if VECTOR_WIDTH == 16
+  return (H)_mm512_cvtneps_pbh((__m512)x);
+#else
+  return (H)_mm256_cvtneps_pbh((__m256)x);
+#endif
+}
+#else
 INLINE H round_to_bfloat16(F x) {
   const U u = (U)x;
   const U rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
   return __builtin_convertvector((x != x) ? U{} + 0x7fc0u : rounded, H);
 }
+#endif
 INLINE void store_scalar(float* p, float x) { *p = x; }
 INLINE void store_scalar(uint16_t* p, float x) { *p = round_to_bfloat16(splat(x))[0]; }
 INLINE void store_scalar(uint8_t* p, bool x) { *p = x; }
@@ -56,11 +68,12 @@ INLINE F load(const float* p, Full) { F v; memcpy(&v, p, sizeof v); return v; }
 INLINE F load(const uint16_t* p, Full) {
   H h; memcpy(&h, p, sizeof h);
 #if defined(__AVX512F__) && VECTOR_WIDTH == 16
-  return (F)((U)_mm512_cvtepu16_epi32((__m256i)h) << 16);  // GCC 12 widens the halves apart
+  return (F)((U)_mm512_cvtepu16_epi32((__m256i)h) << 16);  // GCC 12 widens a vector in halves
 #else
   return (F)(__builtin_convertvector(h, U) << 16);
 #endif
 }
+template <int BYTES> INLINE void prefetch(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + BYTES); }
 template <class T> INLINE F load(const T* p, Full) { F v; for (int i = 0; i < W; ++i) v[i] = float(p[i]); return v; }
 template <class T> INLINE F load(const T* p, Tail lanes) {
   float v[W] = {};
@@ -82,6 +95,26 @@ INLINE F load(const float* p, Tail lanes) { return (F)_mm512_maskz_loadu_ps(mask
 INLINE void store(float* p, Tail lanes, F x) { _mm512_mask_storeu_ps(p, mask_of(lanes), (__m512)x); }
 #endif
 #endif
+// Past the caches, at a multiple of the vector's size: a line that is written whole need not be read first.
+template <class V> INLINE void stream(void* p, V v) {
+#ifdef __AVX512F__
+  if constexpr (sizeof v == 64) return _mm512_stream_si512(static_cast<__m512i*>(p), (__m512i)v);
+  else if constexpr (sizeof v == 32) return _mm256_stream_si256(static_cast<__m256i*>(p), (__m256i)v);
+#endif
+  memcpy(p, &v, sizeof v);
+}
+INLINE void end_of_stream() {
+#ifdef __AVX512F__
+  _mm_sfence();
+#endif
+}
+template <bool STREAMED, class T, class L, class V> INLINE void store_as(T* p, L lanes, V x) {
+  if constexpr (!STREAMED || !std::is_same_v<L, Full>) store(p, lanes, x);
+  else if constexpr (std::is_same_v<T, uint16_t>) stream(p, round_to_bfloat16(x));
+  else if constexpr (std::is_same_v<T, float>) stream(p, x);
+  else store(p, lanes, x);
+}
+INLINE bool is_aligned(const void* p) { return reinterpret_cast<uintptr_t>(p) % 64 == 0; }
 template <class T> INLINE F gather(const T* p, int64_t stride, Full) {
   F v;
   for (int i = 0; i < W; ++i) v[i] = load_scalar(p + i * stride);
@@ -102,8 +135,20 @@ template <class T, class V> INLINE void scatter(T* p, int64_t stride, Tail lanes
 // Elementary functions, float32, NaN and infinities as IEEE 754 has them.
 INLINE F where_of(I c, F a, F b) { return c ? a : b; }
 INLINE float where_of(bool c, float a, float b) { return c ? a : b; }
+#if defined(__AVX512F__) && VECTOR_WIDTH == 16
+// The instruction keeps a NaN of its second operand alone; of b it is kept by the mask, which waits for nothing of a.
+INLINE F maximum_of(F a, F b) {
+  const __m512 x = (__m512)a, y = (__m512)b;
+  return (F)_mm512_mask_max_ps(y, _mm512_cmp_ps_mask(y, y, _CMP_ORD_Q), y, x);
+}
+INLINE F minimum_of(F a, F b) {
+  const __m512 x = (__m512)a, y = (__m512)b;
+  return (F)_mm512_mask_min_ps(y, _mm512_cmp_ps_mask(y, y, _CMP_ORD_Q), y, x);
+}
+#else
 INLINE F maximum_of(F a, F b) { return ((a > b) | (a != a)) ? a : b; }
 INLINE F minimum_of(F a, F b) { return ((a < b) | (a != a)) ? a : b; }
+#endif
 INLINE F abs_of(F x) { return value(bits(x) & 0x7fffffff); }
 INLINE F signed_as(F x, F sign) { return value(bits(x) | (bits(sign) & int32_t(0x80000000))); }
 #if defined(__AVX512F__) && VECTOR_WIDTH == 16
@@ -113,40 +158,54 @@ INLINE F sqrt_of(F x) { F r; for (int i = 0; i < W; ++i) r[i] = __builtin_sqrtf(
 #endif
 INLINE F rsqrt_of(F x) { return 1.0f / sqrt_of(x); }
 
-// e^x = 2^n e^r with |r| <= ln(2)/2; the polynomial is that of Cephes expf (Moshier).
-INLINE F exp_near_zero(F r) {
-  F p = splat(1.9875691500e-4f);
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  return p * (r * r) + r + 1.0f;
-}
 #if defined(__AVX512F__) && VECTOR_WIDTH == 16
-// scalef applies any 2^n with one rounding. The bounds keep n finite; NaN passes max and min as the second operand.
-INLINE F exp_of(F x) {
-  const __m512 c = _mm512_min_ps(_mm512_set1_ps(90.0f), _mm512_max_ps(_mm512_set1_ps(-105.0f), (__m512)x));
-  const F n = (F)_mm512_roundscale_ps((__m512)((F)c * 1.44269504088896341f), 0);
-  const F r = ((F)c - n * 0.693359375f) + n * 2.12194440e-4f;
-  return (F)_mm512_scalef_ps((__m512)exp_near_zero(r), (__m512)n);
+// e^x = 2^n e^r with n in sixteenths and |r| <= ln(2)/32: the powers of 2 between 1 and 2 from a register, the rest a
+// cubic; 1.5 ulp. scalef takes n's floor and rounds once. The bounds keep n finite; NaN passes max and min as their
+// second operand.
+INLINE F exp_between(F x, float low, float high) {
+  const F powers = {1.0f, 1.04427378f, 1.09050773f, 1.13878863f, 1.18920712f, 1.24185781f, 1.29683955f, 1.35425555f,
+                    1.41421356f, 1.47682615f, 1.54221083f, 1.61049033f, 1.68179283f, 1.75625216f, 1.83400809f,
+                    1.91520656f};
+  const F c = (F)_mm512_min_ps(_mm512_set1_ps(high), _mm512_max_ps(_mm512_set1_ps(low), (__m512)x));
+  const F shifter = splat(786432.0f);  // 1.5 * 2^19: adding it rounds to a sixteenth
+  const F shifted = c * 1.44269504088896341f + shifter;
+  const F n = shifted - shifter;
+  const F r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
+  const F p = (r * 0.166666667f + 0.5f) * (r * r) + r;
+  const F power = (F)_mm512_permutexvar_ps((__m512i)shifted, (__m512)powers);
+  return (F)_mm512_scalef_ps((__m512)(power * p + power), (__m512)n);
+}
+INLINE F exp_of(F x) { return exp_between(x, -105.0f, 90.0f); }
+// 1 / (1 + e^-x): the sum stays finite, and a Newton step gives its reciprocal to 1 ulp.
+INLINE F sigmoid_of(F x) {
+  const F sum = 1.0f + exp_between(-x, -105.0f, 88.0f);
+  const F guess = (F)_mm512_rcp14_ps((__m512)sum);
+  return guess + guess * (1.0f - sum * guess);
 }
 #else
-// The scale is applied in two steps, so that results down to the denormals and up to the largest float come out right.
+// e^x = 2^n e^r with |r| <= ln(2)/2; the polynomial is that of Cephes expf (Moshier). The scale comes in two steps, so
+// that results down to the denormals and up to the largest float come out right.
 INLINE F exp_of(F x) {
   F c = x < -105.0f ? splat(-105.0f) : x;
   c = c > 90.0f ? splat(90.0f) : c;
   const F shifter = splat(12582912.0f);  // 1.5 * 2^23: adding it rounds to an integer
   const F shifted = c * 1.44269504088896341f + shifter;
   const F n = shifted - shifter;
-  const F p = exp_near_zero((c - n * 0.693359375f) + n * 2.12194440e-4f);
+  const F r = (c - n * 0.693359375f) + n * 2.12194440e-4f;
+  F p = splat(1.9875691500e-4f);
+  p = p * r + 1.3981999507e-3f;
+  p = p * r + 8.3334519073e-3f;
+  p = p * r + 4.1665795894e-2f;
+  p = p * r + 1.6666665459e-1f;
+  p = p * r + 5.0000001201e-1f;
+  p = p * (r * r) + r + 1.0f;
   const I exponent = bits(shifted) - bits(shifter);
   const I half = exponent >> 1;
   const F result = p * value((half + 127) << 23) * value((exponent - half + 127) << 23);
   return x != x ? x : result;
 }
-#endif
 INLINE F sigmoid_of(F x) { return 1.0f / (1.0f + exp_of(-x)); }
+#endif
 // Cephes tanhf: an odd polynomial near zero, 1 - 2 / (e^2x + 1) beyond.
 INLINE F tanh_of(F x) {
   const F z = abs_of(x), s = x * x;
@@ -339,7 +398,7 @@ INLINE void panel_tile(const float* const (&left)[R], const T* panel, int64_t de
   auto step = [&](int64_t k) INLINE_BODY {
     F right[P];
     repeat<P>([&](auto p) INLINE_BODY {
-      if constexpr (PREFETCH > 0) __builtin_prefetch(reinterpret_cast<const char*>(panel + (k * P + p) * W) + PREFETCH);
+      if constexpr (PREFETCH > 0) prefetch<PREFETCH>(panel + (k * P + p) * W);
       right[p] = in_register(load(panel + (k * P + p) * W, Full{}));
     });
     repeat<R>([&](auto r) INLINE_BODY {
@@ -357,6 +416,45 @@ INLINE void panel_tile(const float* const (&left)[R], const T* panel, int64_t de
   }
 }
 
+// Rows rounded to bfloat16, two neighbours in a word.
+INLINE const uint32_t* in_pairs(const float* rows, int64_t stride, int64_t count, int64_t depth, float* room) {
+  uint16_t* to = reinterpret_cast<uint16_t*>(room);
+  for (int64_t r = 0; r < count; ++r)
+    sweep<1>(0, depth, [&](int64_t k, auto lanes, auto) INLINE_BODY {
+      store(to + r * depth + k, lanes, load(rows + r * stride + k, lanes));
+    });
+  return reinterpret_cast<const uint32_t*>(room);
+}
+INLINE F add_products(F sum, U left, U right) {
+#if defined(__AVX512BF16__) && VECTOR_WIDTH == 16
+  return (F)_mm512_dpbf16_ps((__m512)sum, (__m512bh)left, (__m512bh)right);
+#else
+  return sum + (F)(left << 16) * (F)(right << 16) + (F)(left & 0xffff0000u) * (F)(right & 0xffff0000u);
+#endif
+}
+// out[r][p] = sum over k of left[r][k] * panel[k][p], k counting pairs. Rounding of one chain is far below bfloat16's.
+template <int R, int P, int UNROLL, int PREFETCH>
+INLINE void pair_tile(const uint32_t* const (&left)[R], const uint32_t* panel, int64_t pairs, F (&out)[R][P]) {
+  F sum[R][P];
+  repeat<R>([&](auto r) INLINE_BODY { repeat<P>([&](auto p) INLINE_BODY { sum[r][p] = F{}; }); });
+  auto step = [&](int64_t k) INLINE_BODY {
+    U right[P];
+    repeat<P>([&](auto p) INLINE_BODY {
+      const uint32_t* from = panel + (k * P + p) * W;
+      if constexpr (PREFETCH > 0) prefetch<PREFETCH>(from);
+      memcpy(&right[p], from, sizeof right[p]);
+    });
+    repeat<R>([&](auto r) INLINE_BODY {
+      const U x = left[r][k] - U{};
+      repeat<P>([&](auto p) INLINE_BODY { sum[r][p] = add_products(sum[r][p], x, right[p]); });
+    });
+  };
+  int64_t k = 0;
+  for (; k + UNROLL <= pairs; k += UNROLL) repeat<UNROLL>([&](auto u) INLINE_BODY { step(k + u); });
+  for (; k < pairs; ++k) step(k);
+  repeat<R>([&](auto r) INLINE_BODY { repeat<P>([&](auto p) INLINE_BODY { out[r][p] = sum[r][p]; }); });
+}
+
 // out[r][c] = sum over k of left[r][k] * right[c][k]: lanes are places of k, summed across at the end.
 template <int R, int C, int PREFETCH, class T>
 INLINE void dot_tile(const float* const (&left)[R], const T* right, int64_t right_stride, int64_t depth,
@@ -372,7 +470,7 @@ INLINE void dot_tile(const float* const (&left)[R], const T* right, int64_t righ
       repeat<R>([&](auto r) INLINE_BODY { x[r] = load(left[r] + k, lanes); });
       repeat<C>([&](auto c) INLINE_BODY {
         const T* from = right + c * right_stride + k;
-        if constexpr (PREFETCH > 0) __builtin_prefetch(reinterpret_cast<const char*>(from) + PREFETCH);
+        if constexpr (PREFETCH > 0) prefetch<PREFETCH>(from);
         const F y = load(from, lanes);
         repeat<R>([&](auto r) INLINE_BODY { sum[r][c] += x[r] * y; });
       });
@@ -391,7 +489,7 @@ template <int MAX, int R = 1, class Body> INLINE void with_rows(int64_t count, B
   else with_rows<MAX, R * 2>(count, body);
 }
 // The rows of a tile; those beyond the last one repeat it, and what comes of them is dropped.
-template <int R> INLINE void point_at_rows(const float* left, int64_t stride, int64_t count, const float* (&rows)[R]) {
+template <int R, class T> INLINE void point_at_rows(const T* left, int64_t stride, int64_t count, const T* (&rows)[R]) {
   for (int r = 0; r < R; ++r) rows[r] = left + (r < count ? r : count - 1) * stride;
 }
 """

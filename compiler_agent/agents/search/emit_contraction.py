@@ -41,7 +41,13 @@ def emit_contraction_stage(
         "};",
     ]
     row_stride = integer(left.index[0].coeff(FLAT_ROW))
-    left_start = integer(left.index[0].subs({FLAT_ROW: 0, CONTRACTED: 0}))
+    rows_of_left = f"{left.buffer} + {integer(left.index[0].subs({FLAT_ROW: 0, CONTRACTED: 0}))}"
+    declared = f"left_stride = {row_stride};", f"const float* left = {rows_of_left};"
+    if schedule.weights == "pairs":
+        pairs = stage.depth // 2
+        room = f"scratch_of_thread<{scratch_slot}>(rows * {pairs})"
+        pack = f"in_pairs({rows_of_left}, {row_stride}, rows, {stage.depth}, {room})"
+        declared = f"left_stride = {pairs};", f"const uint32_t* left = {pack};"
     if schedule.weights == "rows":
         tiles = _dot_tiles(stage, right, schedule)
     else:
@@ -51,12 +57,7 @@ def emit_contraction_stage(
             tiles = _block_tiles(stage, FORMAT_TYPES[kept_as], schedule, offset, scratch_slot)
         else:
             tiles = _panel_tiles(stage, kept_type(stage, kept_as), schedule, offset)
-    lines = [
-        f"const int64_t rows = {integer(stage.rows)}, left_stride = {row_stride};",
-        f"const float* left = {left.buffer} + {left_start};",
-        *finish,
-        *tiles,
-    ]
+    lines = [f"const int64_t rows = {integer(stage.rows)}, {declared[0]}", declared[1], *finish, *tiles]
     columns = schedule.vector_width if schedule.weights == "rows" else panel_width(schedule)
     blocks = -(-stage.columns // columns)
     function = "\n".join(
@@ -77,13 +78,16 @@ def emit_contraction_stage(
 
 def _panel_tiles(stage: ContractionStage, kind: str, schedule: Schedule, offset: int) -> list[str]:
     width, tile = panel_width(schedule), schedule.column_tile
+    function, steps = "panel_tile", stage.depth
+    if schedule.weights == "pairs":
+        kind, function, steps = "uint32_t", "pair_tile", stage.depth // 2
     arguments = f"R, {tile}, {schedule.depth_unroll}, {schedule.prefetch_bytes}"
     return [
         f"const {kind}* packed = reinterpret_cast<const {kind}*>(static_cast<const char*>(prepared) + {offset});",
         *_over_blocks(schedule, "panel"),
-        f"      const {kind}* weights = packed + panel * {stage.depth * width};",
+        f"      const {kind}* weights = packed + panel * {steps * width};",
         f"      F sum[R][{tile}];",
-        f"      panel_tile<{arguments}>(lines, weights, {stage.depth}, sum);",
+        f"      {function}<{arguments}>(lines, weights, {steps}, sum);",
         *_finished_panel(stage, schedule),
     ]
 
@@ -164,6 +168,6 @@ def _over_blocks(schedule: Schedule, columns: str) -> list[str]:
         "    const int64_t top = rows * block / blocks, height = rows * (block + 1) / blocks - top;",
         f"    with_rows<{tile}>(height, [&](auto r_count) INLINE_BODY {{",
         "      constexpr int R = decltype(r_count)::value;",
-        "      const float* lines[R];",
+        "      decltype(left) lines[R];",
         "      point_at_rows(left + top * left_stride, left_stride, height, lines);",
     ]

@@ -1,7 +1,7 @@
 """C++ of scalar expressions: one constant per distinct sub-expression, row-invariant ones outside the column loop."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
@@ -49,13 +49,16 @@ class Scope:
     names: dict[Expression, str] = field(default_factory=dict)
     kept_in: Mapping[Expression, str] = field(default_factory=dict)
     """Arrays of the row for values that several passes need."""
+    prefetch_bytes: int = 0
+    """How far ahead of a row's first read of a buffer more of it is fetched; 0: not at all."""
     written: set[Expression] = field(default_factory=set)
+    is_flat: bool = False
+    """All of the stage is one row."""
+    fetched: set[Load] = field(default_factory=set)
 
     def pass_over(self) -> "Scope":
         """A scope for the next pass over the same row."""
-        return Scope(
-            self.column, self.outer_lines, self.outer_names, self.pointers, kept_in=self.kept_in, written=self.written
-        )
+        return replace(self, lines=[], names={})
 
     def varies(self, expression: Expression) -> bool:
         return expression in self.names or self.column in free_symbols(expression)
@@ -92,11 +95,12 @@ class Scope:
                 self.written.add(expression)
         return self.names[expression]
 
-    def store(self, store: Store) -> None:
+    def store(self, store: Store, function: str = "store") -> None:
+        """`function`: of the prelude, for neighbouring lanes."""
         pointer, step = self.place(store.buffer, store.address)
         name = self.vector(store.value)
         if step == 1:
-            self.lines.append(f"store({pointer} + {self.column}, lanes, {name});")
+            self.lines.append(f"{function}({pointer} + {self.column}, lanes, {name});")
         else:
             self.lines.append(f"scatter({pointer} + {integer(step)} * {self.column}, {integer(step)}, lanes, {name});")
 
@@ -112,6 +116,13 @@ class Scope:
             self.pointers[buffer, start] = name
         return self.pointers[buffer, start], step
 
+    def _prefetch(self, load: Load, pointer: str) -> None:
+        """What differs from row to row; the others' rows stay in cache."""
+        is_fresh = free_symbols(load) != {self.column} or self.is_flat
+        if self.prefetch_bytes and is_fresh and load not in self.fetched:
+            self.fetched.add(load)
+            self.lines.append(f"prefetch<{self.prefetch_bytes}>({pointer});")
+
     def _scalar_code(self, expression: Expression) -> str:
         match expression:
             case Load(buffer=buffer, index=(address,)):
@@ -125,6 +136,7 @@ class Scope:
             case Load(buffer=buffer, index=(address,)):
                 pointer, step = self.place(buffer, address)
                 if step == 1:
+                    self._prefetch(expression, f"{pointer} + {self.column}")
                     return f"load({pointer} + {self.column}, lanes)"
                 return f"gather({pointer} + {integer(step)} * {self.column}, {integer(step)}, lanes)"
             case Apply(function="div", arguments=(dividend, divisor)) if not self.varies(divisor):

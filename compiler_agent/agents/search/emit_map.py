@@ -1,6 +1,7 @@
 """Emission of a map stage: rows shared out to threads, a row's reductions pass by pass, then its outputs."""
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
@@ -36,11 +37,19 @@ def emit_map_stage(
     is_flat = not stage.rows and stage.has_columns and not passes and len(stage.pieces) == 1
     kept, arrays = _kept_values(name, stage, passes, schedule, scratch_slot)
     row_lines: list[str] = []
-    scope = Scope(COLUMN if stage.has_columns else None, row_lines, kept_in=kept)
-    inner_reductions = Scope(COLUMN, row_lines, scope.outer_names, scope.pointers, kept_in=kept, written=scope.written)
+    scope = Scope(
+        COLUMN if stage.has_columns else None,
+        row_lines,
+        kept_in=kept,
+        prefetch_bytes=schedule.prefetch_bytes,
+        is_flat=is_flat,
+    )
+    inner_reductions = replace(scope, column=COLUMN, lines=[], names={})
     for number, one_pass in enumerate(passes):
         row_lines.extend(_emit_pass(f"p{number}", one_pass, inner_reductions.pass_over(), schedule))
-    body = list(_emit_pieces(stage, scope, schedule, "begin" if is_flat else None))
+    streamed = _streamed_bytes(stage, program, schedule)
+    store_function = "store" if streamed == 0 else "store_as<STREAMED>"
+    body = list(_emit_pieces(stage, scope, schedule, "begin" if is_flat else None, store_function))
     lines = row_lines + body
     outputs = {store.buffer for store in stores}
     if is_flat:
@@ -55,14 +64,38 @@ def emit_map_stage(
     comment = (
         f"// {name}: {', '.join(sorted(outputs))}; {len(passes)} pass(es) of reductions, {len(stage.pieces)} range(s)"
     )
-    function = "\n".join(
-        [comment, f"void {name}(const Call& call, int64_t begin, int64_t end) {{", *_indented(head + loops), "}\n"]
-    )
+    header = f"void {name}(const Call& call, int64_t begin, int64_t end) {{"
+    chosen, opening = name, ""
+    if streamed != 0:
+        comment += "; where STREAMED, past the caches"
+        header = f"template <bool STREAMED> {header}"
+        loops = [*loops, "if constexpr (STREAMED) end_of_stream();"]
+        conditions = [f"{integer(streamed)} >= {schedule.stream_from_bytes}"]
+        conditions += [f"is_aligned(call.{output})" for output in sorted(outputs)]
+        opening = f"const bool {name}_is_streamed = {' && '.join(conditions)};\n  "
+        chosen = f"({name}_is_streamed ? {name}<true> : {name}<false>)"
+    function = "\n".join([comment, header, *_indented(head + loops), "}\n"])
     call = (
-        f"share_out({integer(count)}, {grain}, {work} > {schedule.parallel_from_operations}, "
-        f"[&](int64_t begin, int64_t end) {{ {name}(call, begin, end); }});"
+        f"{opening}share_out({integer(count)}, {grain}, {work} > {schedule.parallel_from_operations}, "
+        f"[&](int64_t begin, int64_t end) {{ {chosen}(call, begin, end); }});"
     )
     return function, call
+
+
+def _streamed_bytes(stage: MapStage, program: Program, schedule: Schedule) -> Size:
+    """What the stage writes, if all of it may be stored past the caches, vectors being aligned in every row; else 0."""
+    stores = [(piece, store) for piece in stage.pieces for store in piece.stores]
+    names = {output.name for output in program.task.outputs}
+    if schedule.stream_from_bytes == 0 or not stage.has_columns or any(s.buffer not in names for _, s in stores):
+        return sympy.Integer(0)
+    for piece, store in stores:
+        address = sympy.expand(store.address - COLUMN + piece.low)
+        numbers = [term.as_coeff_Mul()[0] for term in sympy.Add.make_args(address)]
+        if store.address.coeff(COLUMN) != 1 or any(number % schedule.vector_width for number in numbers):
+            return sympy.Integer(0)
+    rows = sympy.prod([loop.extent for loop in stage.rows])
+    written = sum((piece.high - piece.low) * store.element_type.size_bytes for piece, store in stores)
+    return sympy.expand(rows * written)
 
 
 def _kept_values(
@@ -153,7 +186,9 @@ def _is_long(one: Pass, schedule: Schedule) -> bool:
     return not extent.is_number or int(extent) > CHAIN_STEPS * schedule.unroll * schedule.vector_width
 
 
-def _emit_pieces(stage: MapStage, scope: Scope, schedule: Schedule, flat_begin: str | None) -> Iterator[str]:
+def _emit_pieces(
+    stage: MapStage, scope: Scope, schedule: Schedule, flat_begin: str | None, store_function: str
+) -> Iterator[str]:
     if not stage.has_columns:
         for store in stage.pieces[0].stores:
             name = scope.scalar(store.value)
@@ -163,7 +198,7 @@ def _emit_pieces(stage: MapStage, scope: Scope, schedule: Schedule, flat_begin: 
     for piece in stage.pieces:
         inner = scope.pass_over()
         for store in piece.stores:
-            inner.store(store)
+            inner.store(store, store_function)
         low, high = (flat_begin, "end") if flat_begin else (integer(piece.low), integer(piece.high))
         blocks.append(
             f"sweep<{_width(piece, schedule)}>({low}, {high}, [&](int64_t j, auto lanes, auto) INLINE_BODY {{"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
-from candidates.task import InputRole
+from candidates.task import ElementType, InputRole
 from candidates.weight_formats import BLOCK, WeightFormat
 from compiler_agent.agents.search.emit_expressions import STORAGE_TYPES
 from compiler_agent.agents.search.expressions import Load
@@ -37,6 +37,12 @@ def format_of(stage: ContractionStage, program: Program) -> WeightFormat | None:
     return stored_as if has_contiguous_depth(stage) and is_whole else None
 
 
+def has_bfloat16_pairs(stage: ContractionStage) -> bool:
+    """PyTorch multiplies it in bfloat16, and the depth is even."""
+    kinds = {stage.contract.element_type, weights_of(stage).element_type}
+    return kinds == {ElementType.BFLOAT16} and stage.depth % 2 == 0
+
+
 def kept_format(stage: ContractionStage, program: Program, schedule: Schedule) -> WeightFormat | None:
     """What the schedule keeps them as; None: as they come."""
     return format_of(stage, program) if schedule.weights == "packed" else None
@@ -64,8 +70,8 @@ def packed_bytes(stages: Sequence[ContractionStage], program: Program, schedule:
 
 
 def emit_prepare(stages: Sequence[ContractionStage], program: Program, schedule: Schedule, name: str) -> str:
-    """`<name>_bytes` and `<name>`: weights as [panel][depth][lanes], or [panel][block] of a format, the last panel
-    filled with zeros."""
+    """`<name>_bytes` and `<name>`: weights as [panel][depth][lanes], as [panel][depth / 2][lanes][2], or as
+    [panel][block] of a format, the last panel filled with zeros."""
     parameters = program.task.inputs_of(InputRole.PARAMETER)
     signature = ", ".join(f"const {STORAGE_TYPES[spec.element_type]}* {spec.name}" for spec in parameters)
     lines = [
@@ -91,16 +97,16 @@ def _packed_blocks(stage: ContractionStage, kind: str, schedule: Schedule, to: s
 
 
 def _panels(stage: ContractionStage, place: int, kind: str, schedule: Schedule, to: str) -> list[str]:
-    right, width = weights_of(stage), panel_width(schedule)
+    right, width, together = weights_of(stage), panel_width(schedule), 2 if schedule.weights == "pairs" else 1
     address = integer(right.index[0].subs({FLAT_COLUMN: sympy.Symbol("n"), CONTRACTED: sympy.Symbol("k")}))
     weight = f"{right.buffer}[{address}]"
     is_rounded = kind != STORAGE_TYPES[right.element_type]
     return [
         f"  {kind}* packed{place} = reinterpret_cast<{kind}*>({to});",
         f"  for (int64_t panel = 0; panel < {-(-stage.columns // width)}; ++panel)",
-        f"    for (int64_t k = 0; k < {stage.depth}; ++k)",
-        f"      for (int64_t lane = 0; lane < {width}; ++lane) {{",
-        f"        const int64_t n = panel * {width} + lane;",
+        f"    for (int64_t step = 0; step < {stage.depth}; step += {together})",
+        f"      for (int64_t lane = 0; lane < {width * together}; ++lane) {{",
+        f"        const int64_t n = panel * {width} + lane / {together}, k = step + lane % {together};",
         f"        store_scalar(packed{place}++, n < {stage.columns} ? {weight} : 0.0f);"
         if is_rounded
         else f"        *packed{place}++ = n < {stage.columns} ? {weight} : {kind}(0);",

@@ -20,6 +20,7 @@ _RESERVED_IN_CPP = """
     begin end block blocks c finish group height j k lane lanes left left_stride m n out p packed panel r row rows
     sum sums lines blocks c_count r_count with_rows point_at_rows tile top u weights width product
     block_sums line_sums sum_blocks block_tile pack_blocks store_scalar
+    in_pairs add_products pair_tile step stream end_of_stream store_as is_aligned exp_between prefetch
 """
 # The same of Python and Triton.
 _RESERVED_IN_TRITON = """

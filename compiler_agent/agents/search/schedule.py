@@ -17,16 +17,19 @@ class Schedule(Record):
     """Vectors per step of a sweep, and independent accumulators of a reduction."""
     reuse_from_cost: Literal[1, 4, 20] = 4
     """A value that a later pass over the row needs again is kept if it took at least so many operations."""
+    stream_from_bytes: Literal[0, 4_194_304, 25_165_824] = 0
+    """A stage that writes at least so much stores past the caches; 0: none does."""
     parallel_from_operations: Literal[16_384, 65_536, 262_144] = 65_536
     """Stages with less work stay on one thread."""
-    weights: Literal["panels", "rows", "packed"] = "panels"
-    """Panels: repacked once so that lanes are output features; rows: read as they are, lanes run over the depth;
-    packed: panels in the format that the parameter may be kept in, where there is one."""
+    weights: Literal["panels", "pairs", "rows", "packed"] = "panels"
+    """Panels: repacked once so that lanes are output features; pairs: the same with two steps of the depth in a lane,
+    multiplied in bfloat16 and added up in float32; rows: read as they are, lanes run over the depth; packed: panels in
+    the format that the parameter may be kept in, where there is one."""
     row_tile: Literal[2, 4, 6, 8] = 8
     """Rows of the left side per register tile."""
-    column_tile: Literal[1, 2, 4] = 2
-    """Panels, packed: vectors of output features per register tile; rows: output features per register tile."""
+    column_tile: Literal[1, 2, 3, 4] = 2
+    """Panels, pairs, packed: vectors of output features per register tile; rows: output features per register tile."""
     depth_unroll: Literal[1, 2, 4] = 2
-    prefetch_bytes: Literal[0, 1024, 4096] = 0
-    """How far ahead of the weights being used others are fetched; 0: left to the hardware."""
+    prefetch_bytes: Literal[0, 1024, 4096, 16_384] = 0
+    """How far ahead of what is read from memory more of it is fetched; 0: left to the hardware."""
     algebra: Algebra = "as_written"

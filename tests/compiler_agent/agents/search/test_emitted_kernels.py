@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 from compiled_kernel import (
@@ -14,8 +15,8 @@ from compiled_kernel import (
     worst_error_in_bounds,
 )
 
-from candidates.inputs import Distribution
-from candidates.task import KernelTask
+from candidates.inputs import Distribution, draw_inputs
+from candidates.task import KernelTask, Workload
 from compiler_agent.agents.search.agent import naive_kernel
 from compiler_agent.agents.search.emit_cpp import emit_candidate
 from compiler_agent.agents.search.program import ContractionStage, NoProgram, Program
@@ -123,6 +124,18 @@ def reference(scores, mask):
     )
 
 
+def softmax_with_added_mask(dtype: str) -> KernelTask:
+    reference = """
+def reference(scores, mask):
+    return torch.softmax(scores * 0.125 + mask, -1, dtype=torch.float32).to(scores.dtype)
+"""
+    inputs = [activation("scores", "batch", 3, "tokens", "keys", dtype=dtype)]
+    inputs.append(activation("mask", "batch", 1, "tokens", "keys", dtype=dtype))
+    outputs = [tensor("shares", "batch", 3, "tokens", "keys", dtype=dtype)]
+    workloads = [{"batch": 1, "tokens": 1, "keys": 3}, {"batch": 2, "tokens": 5, "keys": 135}]
+    return make_task("softmax_with_added_mask", reference, inputs, outputs, workloads)
+
+
 def rope(dtype: str) -> KernelTask:
     """Queries and keys as attention sees them: [batch, heads, tokens, dim] over a buffer with tokens before heads."""
     reference = """
@@ -220,6 +233,7 @@ TASKS = [
     layernorm,
     softmax,
     masked_softmax,
+    softmax_with_added_mask,
     rope,
     scaled_residual,
     linear,
@@ -259,10 +273,16 @@ def test_naive_kernel_is_correct(make, dtype: str, tmp_path: Path) -> None:
     assert worst_error_in_bounds(task, kernel, (Distribution.NORMAL, Distribution.LARGE)) <= 1.0
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("weights", ["panels", "rows"])
+@pytest.mark.parametrize(
+    ("weights", "dtype"),
+    [
+        *(("panels", dtype) for dtype in ("float32", "bfloat16")),
+        *(("rows", dtype) for dtype in ("float32", "bfloat16")),
+        ("pairs", "bfloat16"),
+    ],
+)
 def test_error_of_a_deep_contraction_is_at_most_twice_that_of_pytorch(
-    weights: Literal["panels", "rows"], dtype: str, tmp_path: Path
+    weights: Literal["panels", "pairs", "rows"], dtype: str, tmp_path: Path
 ) -> None:
     reference = """
 def reference(x, weight):
@@ -289,6 +309,34 @@ def reference(x):
         assert not isinstance(candidate, NoProgram)
         kernel = CompiledKernel(task, candidate, tmp_path)
         assert worst_error_in_bounds(task, kernel, (Distribution.NORMAL, Distribution.CONSTANT_ROWS)) <= 1.0
+
+
+@pytest.mark.parametrize("vector_width", [8, 16])
+def test_products_of_pairs_are_right_without_their_instruction(vector_width: Literal[8, 16], tmp_path: Path) -> None:
+    reference = "def reference(x, weight):\n    return torch.nn.functional.linear(x, weight)\n"
+    inputs = [activation("x", "tokens", 202, dtype="bfloat16"), parameter("weight", 101, 202, dtype="bfloat16")]
+    workloads = [{"tokens": rows} for rows in (1, 3, 9)]
+    task = make_task("pairs", reference, inputs, [tensor("y", "tokens", 101, dtype="bfloat16")], workloads)
+    candidate = emit_candidate(program_of(task), Schedule(weights="pairs", vector_width=vector_width))
+    portable = candidate.model_copy(update={"source": f"#undef __AVX512BF16__\n{candidate.source}"})
+    for each in (candidate, portable):
+        assert worst_error_in_bounds(task, CompiledKernel(task, each, tmp_path)) <= 1.0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("make", [residual_rmsnorm, softmax, rope])
+def test_what_is_stored_past_the_caches_is_the_same(make, dtype: str, tmp_path: Path) -> None:
+    task = make(dtype)
+    large = {"residual_rmsnorm": {"tokens": 1024}, "softmax": {"batch": 2, "tokens": 64, "keys": 8192}}
+    workload = Workload(axes=large.get(task.op, {"batch": 4, "tokens": 512}), calls_per_hour=1.0)
+    task = task.model_copy(update={"workloads": (workload,)})
+    stored = emit_candidate(program_of(task), Schedule())
+    streamed = emit_candidate(program_of(task), Schedule(stream_from_bytes=4_194_304, prefetch_bytes=4096))
+    # Rows of 579 begin anywhere, and so may rows of any number of keys: a vector there has no line of its own.
+    assert ("STREAMED>" in streamed.source.split("struct Call")[1]) == (make is rope)
+    inputs = draw_inputs(task, workload, Distribution.NORMAL, np.random.default_rng(3))
+    one, other = (CompiledKernel(task, each, tmp_path)(inputs, workload.axes) for each in (stored, streamed))
+    assert all(torch.equal(one[name], other[name]) for name in one)
 
 
 def test_functions_keep_infinities_nan_and_denormals(tmp_path: Path) -> None:
@@ -337,6 +385,7 @@ def reference(double, sum):
         ("return torch.cumsum(x, -1)", "aten.cumsum"),
         ("return torch.matmul(x, x.transpose(-1, -2))[..., :5]", "product of two activations"),
         ("return torch.sort(x, -1)[0]", "aten.sort"),
+        ("return torch.nn.functional.conv1d(x[None], x[:, :, None])[0]", "conv"),
     ],
 )
 def test_graph_outside_the_class_gives_no_program_that_names_the_op(body: str, named: str) -> None:
