@@ -940,7 +940,7 @@ def install(
         return installation
     keys = as_keys(os.environ.get(TRUSTED_KEYS, "") if trusted_keys is None else trusted_keys)
     if allow_unsigned is None:
-        allow_unsigned = _is_set(ALLOW_UNSIGNED)
+        allow_unsigned = os.environ.get(ALLOW_UNSIGNED) == "1"  # no other word may open the door
     if shadow_one_in is None:
         shadow_one_in = int(os.environ.get(SHADOW_ONE_IN) or 0)
     if shadow_one_in < 0:

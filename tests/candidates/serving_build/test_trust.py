@@ -167,6 +167,10 @@ def test_an_unsigned_build_is_refused_where_keys_are_trusted(model: LlamaForCaus
 def test_without_trusted_keys_unsigned_builds_need_a_setting(
     model: LlamaForCausalLM, build: Build, signed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for word in ("", "0", "false", "yes"):
+        monkeypatch.setenv(ALLOW_UNSIGNED, word)
+        with pytest.raises(BuildRefused, match="keys new"):
+            install(model, build.path)
     monkeypatch.delenv(ALLOW_UNSIGNED)
     for folder in (build.path, signed):
         with pytest.raises(BuildRefused, match="keys new"):
