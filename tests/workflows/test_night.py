@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -76,6 +77,13 @@ def shift(server_address, home, ledger, schedule):
 async def begin_night(shift, schedule, name):
     client = await shift.client()
     return await client.start_workflow(NightlyRun.run, schedule, id=name, task_queue=queues.CONTROL)
+
+
+async def until(claim):
+    deadline = time.monotonic() + 30  # so long a run may be held up
+    while not claim():
+        assert time.monotonic() < deadline
+        await asyncio.sleep(0.05)
 
 
 def spend_night(shift, schedule, name):
@@ -241,8 +249,7 @@ def test_of_two_servers_that_have_one_schedule_one_spends_the_night(two_servers,
 
     async def spend_both():
         first = await begin_night(one, schedule, "n-1")
-        while not one.quick.replayed:
-            await asyncio.sleep(0.05)
+        await until(lambda: one.quick.replayed)
         second = await begin_night(other, schedule, name)
         with pytest.raises(WorkflowFailureError) as refused:
             await second.result()
@@ -267,8 +274,7 @@ def test_of_two_servers_that_begin_a_night_at_once_one_spends_it(two_servers, lo
 
     async def spend_both():
         begun = [await begin_night(shift, schedule, f"n-{number}") for number, shift in enumerate(shifts)]
-        while not any(shift.quick.replayed for shift in shifts) or len(ledger.runs()) < len(shifts):
-            await asyncio.sleep(0.05)
+        await until(lambda: any(shift.quick.replayed for shift in shifts) and len(ledger.runs()) == len(shifts))
         loser = next(night for night, shift in zip(begun, shifts, strict=True) if not shift.quick.replayed)
         with pytest.raises(WorkflowFailureError):
             await loser.result()
