@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from compiler_agent.agents.search.algebra.variants import AS_WRITTEN
 from compiler_agent.agents.search.emit_prepare import format_of, has_contiguous_depth
 from compiler_agent.agents.search.program import ContractionStage, MapStage, Program
 from compiler_agent.agents.search.schedule import Schedule
@@ -32,6 +33,8 @@ def _choices(program: Program) -> dict[str, tuple[Choice, ...]]:
     if program.task.threads > 1:
         fields.append("parallel_from_operations")
     values = {field: values_of(Schedule, field) for field in fields}
+    if program.others:
+        values["algebra"] = (AS_WRITTEN, *program.others)
     if contractions:
         values["weights"] = tuple(_weight_layouts(program, contractions))
     return values

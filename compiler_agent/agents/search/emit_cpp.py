@@ -17,6 +17,7 @@ PREPARE = "prepare"
 
 def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
     """The candidate for `program` under `schedule`; its launch parameters are the schedule."""
+    program = program.under(schedule.algebra)
     contractions = [stage for stage in program.stages if isinstance(stage, ContractionStage)]
     packs = [] if schedule.weights == "rows" else contractions
     has_blocks = any(kept_format(stage, program, schedule) in FORMAT_TYPES for stage in contractions)
@@ -36,6 +37,7 @@ def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
     parts = [
         f"// {program.task.op}: {len(program.stages)} stage(s), written from the graph of the task.",
         f"// Schedule: {', '.join(f'{name}={value}' for name, value in schedule.model_dump().items())}",
+        *(f"// Rewritten: {name}." for name in program.rewrites),
         PRELUDE.replace("VECTOR_WIDTH", str(schedule.vector_width)),
         CONTRACTION_PRELUDE if contractions else "",
         PACKED_PRELUDE if has_blocks else "",
