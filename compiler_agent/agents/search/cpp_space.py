@@ -41,6 +41,7 @@ def _choices(program: Program) -> dict[str, tuple[Choice, ...]]:
     values = {field: values_of(Schedule, field) for field in fields}
     if contractions:
         values["weights"] = tuple(_weight_layouts(program, contractions))
+        values["prefetch_bytes"] = values["prefetch_bytes"][::-1]  # weights come from memory
     if program.others:
         values["algebra"] = (AS_WRITTEN, *program.others)
     return values

@@ -91,10 +91,12 @@ def run_to_the_end(task: KernelTask, speedup_of, agent: SearchAgent | None = Non
             attempts.append(rejected(proposal) if speedup is None else measured(task, proposal, speedup))
 
 
-def test_first_generation_holds_the_default_and_differs(linear_task: KernelTask) -> None:
+def test_first_generation_holds_the_one_to_begin_with_and_differs(linear_task: KernelTask) -> None:
     answer = SearchAgent().propose(linear_task, (), PLENTY)
     assert isinstance(answer, Proposals)
-    assert answer.proposals[0].note == "default schedule"
+    program = write_program(linear_task)
+    assert not isinstance(program, NoProgram)
+    assert answer.proposals[0].candidate.launch_parameters == cpp_space(program).schedule().model_dump()
     assert len({proposal.candidate.id for proposal in answer.proposals}) == len(answer.proposals) == 4
     assert {proposal.candidate.prepare for proposal in answer.proposals} == {"prepare", None}
 
