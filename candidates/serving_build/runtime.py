@@ -48,6 +48,8 @@ SHADOW_ONE_IN = "COMPILER_AGENT_SHADOW_ONE_IN"
 MANIFEST, SIGNATURE, SCHEMA_VERSION = "manifest.json", "manifest.ed25519", 2
 FAULTS_ALLOWED, FAULT_SHARE_ALLOWED = 2, 0.01
 """A kernel is switched off by disagreements and failed comparisons beyond both: so many, and of those compared."""
+RESERVED_STEP = 64
+"""Tokens."""
 PLANS_KEPT = 4096
 """Distinct call shapes remembered per kernel; contexts that grow by one token a step must not fill the memory."""
 
@@ -347,6 +349,12 @@ def _bind(library: ctypes.CDLL, name: str, pointers: int, sizes: int, result: An
 def _type_of(spec: _Spec) -> torch.dtype:
     dtype: torch.dtype = getattr(torch, spec["element_type"])
     return dtype
+
+
+def reserved_length(length: int) -> int:
+    """Of the memory that keys and values of this length are moved to when they have none to grow into: geometric, so
+    that growing copies each of them a bounded number of times."""
+    return -(-(length + length // 2) // RESERVED_STEP) * RESERVED_STEP
 
 
 def _sizes_and_strides(spec: _Spec, axes: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
