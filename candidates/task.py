@@ -260,6 +260,12 @@ class KernelTask(Record):
         return tuple(axis for axis in self.axes if axis in named)
 
     @property
+    def public_calls(self) -> frozenset[str]:
+        """Names of the public workloads, with the one token that a call adds to a state, which is no axis."""
+        is_decode = any(spec.allocated is not None for spec in self.inputs)
+        return frozenset(each.name + ",tokens=1" * is_decode for each in self.public_workloads)
+
+    @property
     def public_calls_per_hour(self) -> dict[str, float]:
         """By name of the public workload."""
         return {workload.name: workload.calls_per_hour for workload in self.public_workloads}

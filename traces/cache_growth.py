@@ -36,10 +36,11 @@ def find_growth(argument: str, cache: Any, before: Sequence[HeldByLayer]) -> Obs
     if len(updated) != 1 or updated[0] >= len(before):
         return None
     (layer,) = updated
-    growths = {_growth(old, new) for old, new in zip(before[layer], held_by_layers(cache)[layer], strict=True)}
-    if len(growths) != 1 or None in growths:
+    now = cache.layers[layer]
+    growth = _growth(before[layer][0], now.keys)
+    if growth is None or growth != _growth(before[layer][1], now.values):
         return None
-    dim, by = growths.pop()
+    dim, by = growth
     return ObservedCache(argument=argument, layer=layer, grows_along=dim, grows_by=by, sample=cache)
 
 

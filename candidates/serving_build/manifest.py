@@ -69,6 +69,7 @@ class InstallationSite(Record):
 
     kind: SiteKind
     module_paths: tuple[str, ...]
+    """Of a FUNCTION site: the modules that were seen to call it."""
     function: str | None = None
     region: str | None = None
     block_source: str | None = None
@@ -132,7 +133,7 @@ def site_of(site: OpSite, sites: Iterable[OpSite], call: CallArguments | None = 
     ]
     return InstallationSite(
         kind=site.kind,
-        module_paths=() if site.kind is SiteKind.FUNCTION else site.module_paths,
+        module_paths=site.module_paths,
         function=site.function,
         region=site.region,
         block_source=site.block_source,
