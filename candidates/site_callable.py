@@ -65,6 +65,12 @@ class NamedCall(nn.Module):
         self.arguments = tuple(arguments)
         self._constants = dict(constants)
         self._cache = cache
+        # Some architectures ask for a mask, and decode with none.
+        self._asked_for = [
+            parameter.name
+            for parameter in inspect.signature(target.forward).parameters.values()
+            if parameter.default is parameter.empty and parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+        ]
         self.returned: tuple[bool, ...] | None = None
         """Of a call that returned a tuple: which of its parts are not None."""
         self.updated_layer: int | None = None
@@ -96,10 +102,11 @@ class NamedCall(nn.Module):
         return result
 
     def _call(self, tensors: Sequence[torch.Tensor], cache: Any = None) -> Any:
-        keywords: dict[str, Any] = dict(self._constants)
+        keywords: dict[str, Any] = dict.fromkeys(self._asked_for)
+        keywords |= self._constants
         for argument, tensor in zip(self.arguments, tensors, strict=True):
             name, _, is_part = argument.partition(".")
-            keywords[name] = (*keywords.get(name, ()), tensor) if is_part else tensor
+            keywords[name] = (*(keywords.get(name) or ()), tensor) if is_part else tensor
         if self._cache is not None:
             keywords[self._cache.argument] = cache
         result = self.target(**keywords)

@@ -93,8 +93,9 @@ def test_tensors_keep_name_layout_and_type(captured: dict[str, CapturedSite]) ->
 
 
 def test_arguments_that_are_no_tensors_become_settings(captured: dict[str, CapturedSite]) -> None:
-    assert ("cache", "DynamicCache") in captured["LlamaAttention"].calls[0].settings  # which the prompt fills first
-    assert ("use_cache", True) in captured["LlamaAttention"].calls[0].constants
+    (prompt,) = [c for c in captured["LlamaAttention"].calls if c.tensors[0].shape == (1, 6, 48)]
+    assert ("cache", "DynamicCache") in prompt.settings  # it was empty
+    assert ("use_cache", True) in prompt.constants
     assert all(dict(call.settings)["is_causal"] for call in captured["scaled_dot_product_attention"].calls)
 
 
