@@ -8,7 +8,7 @@ from torch import nn
 
 from candidates.call_shapes import CallShapes, is_of_cache
 from candidates.exported_op import Obstructed, agree, identifier
-from candidates.inputs import Distribution, draw_inputs
+from candidates.inputs import Distribution, draw_input
 from candidates.reference import run_reference
 from candidates.serving_build.manifest import CacheArgument, CallArguments
 from candidates.site_callable import NamedCall, SiteCallable, is_named
@@ -39,13 +39,19 @@ def describe_call(model: nn.Module, site: OpSite, task: KernelTask, shapes: Call
     Runs every module of the site beside the task's reference on the module's own weights: raises Obstructed where one
     differs, or updates no single layer of its cache.
     """
+    if isinstance(call_at(model, site, shapes), SiteCallable):
+        return None
     workload = min(task.public_workloads, key=task.activation_bytes)
-    drawn = draw_inputs(task, workload, Distribution.NORMAL, np.random.default_rng(0))
+    rng = np.random.default_rng(0)
+    drawn = {
+        spec.name: draw_input(spec, workload.axes, Distribution.NORMAL, rng)
+        for spec in task.inputs
+        if spec.role is not InputRole.PARAMETER
+    }
     layers: list[int] = []
     for instance, path in enumerate(site.module_paths):
         call = call_at(model, site, shapes, instance)
-        if not isinstance(call, NamedCall):
-            return None
+        assert isinstance(call, NamedCall), "modules of one site are called alike"
         named = drawn | {
             spec.name: _held(call.target, str(spec.attribute)) for spec in task.inputs_of(InputRole.PARAMETER)
         }
