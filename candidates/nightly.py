@@ -67,6 +67,8 @@ class NightFailed(Record):
 class Night(Record):
     id: str
     """Of its run too."""
+    execution: str = ""
+    """Of the workflow that recorded it; empty in old records."""
     schedule: NightlySchedule
     began_at: datetime
     traffic: SeenTraffic = SeenTraffic()

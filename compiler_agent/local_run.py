@@ -17,7 +17,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from candidates.ceilings import fingerprint_device
 from candidates.exam import ExamRequest
 from candidates.ledger.ledger import AnyReport, AnyRequest, Ledger
-from candidates.ledger.run_states import RunStates
+from candidates.ledger.run_states import SILENT_S, Running, RunStates
 from candidates.run import PromoteRequest, RunRequest, TuneRequest
 from candidates.time_left import expected_seconds
 from compiler_agent.outcome import UserFault
@@ -31,9 +31,11 @@ from workflows.model_exam import ModelExam
 from workflows.payloads import ExamInput, RunInput, SearchInput, ShipInput
 from workflows.promote_kernels import PromoteKernels
 from workflows.retries import USER_FAULTS
+from workflows.search_so_far import search_so_far
 from workflows.tune_task import TuneTask
 from workflows.tuning_run import TuningRun
 
+EXAMINED = ("llm",)
 POLL_S = 0.5
 AWAY_S = 120.0
 """How long a server may be away that is started again by others."""
@@ -63,14 +65,16 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
     ledger.put_device(device)
     kind = _kind(request)
     fresh_id = f"{kind.word}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    run_id = ledger.open_run(request, fresh_id)
-    if run_id != fresh_id:
-        console.print(f"going on with {run_id}", highlight=False)
-    is_ours = True
+    run_id, is_ours = None, True
     try:
-        with open_run_place(settings) as place:
+        with open_run_place(settings) as place:  # first: a command that is refused leaves no run that never ends
             is_ours = bool(place.workers)
-            run, display = _input(request, run_id, device.id), ProgressDisplay(expected_seconds(request), console)
+            run_id = ledger.open_run(request, fresh_id)
+            if run_id != fresh_id:
+                console.print(f"going on with {run_id}", highlight=False)
+                asyncio.run(_require_known(run_id, settings, ledger, place.address))
+            run = _input(ledger, request, run_id, device.id)
+            display = ProgressDisplay(expected_seconds(request), console)
             try:
                 asyncio.run(_follow(settings, ledger, kind, run, display, place))
             except (RunFailed, UserFault) as fault:
@@ -78,9 +82,10 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
                 raise
     except KeyboardInterrupt:
         what = "stopped; the same command goes on with it" if is_ours else "goes on; the same command follows it"
-        console.print(f"{run_id} {what}", highlight=False)
+        if run_id is not None:
+            console.print(f"{run_id} {what}", highlight=False)
         raise
-    report = ledger.report(run_id)
+    report = None if run_id is None else ledger.report(run_id)
     if report is None:
         raise RuntimeError(f"{run_id} ended without a report")
     return report
@@ -98,7 +103,9 @@ def _kind(request: AnyRequest) -> _Kind:
             return _Kind(word="exam", workflow=ModelExam.__name__)
 
 
-def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | ShipInput | SearchInput | ExamInput:
+def _input(
+    ledger: Ledger, request: AnyRequest, run_id: str, device_id: str
+) -> RunInput | ShipInput | SearchInput | ExamInput:
     match request:
         case PromoteRequest():
             return ShipInput(run_id=run_id, device_id=device_id)
@@ -114,6 +121,7 @@ def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | ShipI
                 models=request.models,
                 seconds=request.search_s,
                 attempts=request.attempts,
+                so_far=search_so_far(ledger, run_id, request.task_id, request.agents),
             )
         case ExamRequest():
             searches = tuple(
@@ -122,12 +130,13 @@ def _input(request: AnyRequest, run_id: str, device_id: str) -> RunInput | ShipI
                     device_id=device_id,
                     task_id=task.task_id,
                     op=task.op,
-                    agents=("llm",),
+                    agents=EXAMINED,
                     models=request.models,
                     seconds=request.search_s,
                     attempts=request.attempts,
                     recalls_past=False,
                     last_stage=request.last_stage,
+                    so_far=search_so_far(ledger, run_id, task.task_id, EXAMINED),
                 )
                 for task in request.tasks
             )
@@ -168,6 +177,26 @@ async def _follow(
         await ended
     except WorkflowFailureError as failure:
         raise _as_fault(failure, settings.logs) from failure
+
+
+async def _require_known(run_id: str, settings: Settings, ledger: Ledger, address: str) -> None:
+    """Raises UserFault where the run goes on and this server knows nothing of it: another one on this ledger does."""
+    entry = ledger.run(run_id)
+    state = None if entry is None else RunStates(ledger).of([entry])[run_id]
+    if not isinstance(state, Running) or state.last is None:
+        return
+    client = await connect(address, settings.temporal_namespace)
+    try:
+        await client.get_workflow_handle(run_id).describe()
+    except RPCError as error:
+        if error.status is not RPCStatusCode.NOT_FOUND:
+            raise
+        silent_s = (datetime.now(UTC) - state.last.recorded_at).total_seconds()
+        raise UserFault(
+            f"{run_id}, the same request, goes on at another Temporal server than {address}: its last word in the "
+            f"ledger is {silent_s:.0f} s old. Follow it there; where it was ended by force, ask again in "
+            f"{(SILENT_S - silent_s) / 60:.0f} minutes"
+        ) from error
 
 
 async def _result(handle: WorkflowHandle[Any, Any], place: RunPlace) -> object:

@@ -1,9 +1,11 @@
 """`deploy/`: what can be said of it without a registry and a cluster. That it runs is not tested here."""
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from tests.compiler_agent.figures import SERVICE_FIGURES, WORKER_FIGURES
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 FILES = [path for path in sorted(DEPLOY.rglob("*")) if path.is_file() and "secrets" not in path.parts]
+PROJECT = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
 SCRIPTS = Path(sys.executable).parent
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 MANIFESTS = [
@@ -161,8 +164,55 @@ def test_secrets_are_made_once_and_ours_to_read_alone(tmp_path):
     assert named == made[0].keys()
 
 
+ALERTS, TESTS_OF_ALERTS = DEPLOY / "prometheus" / "alerts.yaml", Path(__file__).parent / "prometheus" / "alerts.yaml"
+RULES = yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]
+
+
 def test_alerts_ask_for_figures_that_there_are():
-    rules = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())["groups"][0]["rules"]
-    asked = {name for rule in rules for name in re.findall(r"\bcompiler_agent_\w+", rule["expr"])}
-    assert len(rules) > 5
+    asked = {name for rule in RULES for name in re.findall(r"\bcompiler_agent_\w+", rule["expr"])}
+    assert len(RULES) > 5
     assert asked <= SERVICE_FIGURES | WORKER_FIGURES
+
+
+@pytest.mark.parametrize(
+    "words", [("check", "rules", ALERTS), ("test", "rules", TESTS_OF_ALERTS)], ids=["check", "test"]
+)
+def test_prometheus_raises_alerts_when_it_should(words):
+    if shutil.which("promtool") is None:
+        pytest.skip("no promtool on this machine")
+    checked = subprocess.run(["promtool", *words], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+@pytest.mark.parametrize("is_raised", [True, False])
+def test_every_alert_is_tried_both_ways(is_raised):
+    groups = yaml.safe_load(TESTS_OF_ALERTS.read_text())["tests"]
+    tried = {
+        each["alertname"]
+        for group in groups
+        for each in group["alert_rule_test"]
+        if ("exp_alerts" in each) == is_raised
+    }
+    assert tried == {rule["alert"] for rule in RULES}
+
+
+def test_a_wheel_holds_every_file_of_its_packages(tmp_path):
+    """What an installation in place finds in its folder, an image must have been given."""
+    names = [name.removesuffix("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]]
+    for name in (*names, "README.md", "pyproject.toml", "LICENSE"):
+        source = DEPLOY.parent / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, tmp_path / "source" / name)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    subprocess.run([*build, str(tmp_path), str(tmp_path / "source")], check=True, timeout=300)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        path.relative_to(tmp_path / "source").as_posix()
+        for name in names
+        for path in (tmp_path / "source" / name).rglob("*")
+        if path.is_file()
+    }
+    assert wanted - packed == set()

@@ -104,6 +104,7 @@ def test_the_build_is_not_live_before_someone_approves(environment, report):
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_kernel_that_won_is_promoted_by_hand(home, environment, report):
     ledger = Ledger(f"sqlite:///{home / 'ledger.sqlite'}")
     won = [decision.task_id for decision in ledger.promotions(report["run_id"]) if decision.is_promoted]

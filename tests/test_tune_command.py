@@ -1,4 +1,5 @@
-"""`compiler-agent tune` on a real task: interrupted and gone on with by the same command; with a language model."""
+"""`compiler-agent tune` on a real task: given up and interrupted and gone on with by the same command; with a language
+model."""
 
 import itertools
 import json
@@ -41,15 +42,37 @@ def _attempts(home: Path) -> list[tuple[object, ...]]:
         return connection.execute("select run_id, candidate_id, recorded_at from attempts").fetchall()
 
 
+def _await_more_attempts(process: "subprocess.Popen[bytes]", home: Path, than: int) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while len(_attempts(home)) <= than:
+        assert process.poll() is None, process.stderr.read().decode() if process.stderr else ""
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
 @pytest.fixture(scope="module")
-def interrupted(home: Path, environment: dict[str, str]) -> list[tuple[object, ...]]:
+def given_up(home: Path, environment: dict[str, str]) -> list[tuple[object, ...]]:
+    """The attempts that were recorded when the run failed for good: what lies where its blobs should has four tries."""
+    blobs, aside = home / "blobs", home / "blobs-aside"
+    with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
+        _await_more_attempts(process, home, 0)
+        blobs.rename(aside)
+        blobs.touch()
+        _, stderr = process.communicate(timeout=PATIENCE_S)
+    blobs.unlink()
+    aside.rename(blobs)
+    assert process.returncode == 3, stderr.decode()
+    assert b"NotADirectoryError" in stderr
+    return _attempts(home)
+
+
+@pytest.fixture(scope="module")
+def interrupted(
+    home: Path, environment: dict[str, str], given_up: list[tuple[object, ...]]
+) -> list[tuple[object, ...]]:
     """The attempts that were recorded when Ctrl-C came."""
     with subprocess.Popen(COMMAND, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment) as process:
-        deadline = time.monotonic() + PATIENCE_S
-        while not _attempts(home):
-            assert process.poll() is None, process.stderr.read().decode() if process.stderr else ""
-            assert time.monotonic() < deadline
-            time.sleep(0.2)
+        _await_more_attempts(process, home, len(given_up))
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == 130, stderr.decode()
@@ -60,7 +83,7 @@ def interrupted(home: Path, environment: dict[str, str]) -> list[tuple[object, .
 
 
 @pytest.mark.slow
-def test_an_interrupted_tune_goes_on_by_the_same_command(home, environment, interrupted):
+def test_a_tune_that_failed_and_was_interrupted_goes_on_by_the_same_command(home, environment, given_up, interrupted):
     left = subprocess.run(["pgrep", "-f", str(home)], capture_output=True, text=True, check=False)
     assert left.stdout == ""
     finished = subprocess.run(COMMAND, capture_output=True, timeout=PATIENCE_S, env=environment, check=False)
@@ -68,6 +91,8 @@ def test_an_interrupted_tune_goes_on_by_the_same_command(home, environment, inte
     assert finished.returncode == (0 if report["decision"] == "won" else 1), finished.stderr.decode()
     attempts = _attempts(home)
     assert attempts[: len(interrupted)] == interrupted
+    assert interrupted[: len(given_up)] == given_up
+    assert len(attempts) <= 8
     assert len({row[:2] for row in attempts}) == len(attempts) == report["tried"]
     assert {row[0] for row in attempts} == {report["run_id"]}
     assert report["task"] == RMSNORM.id
@@ -82,6 +107,7 @@ HONEST = (Path(__file__).parent / "attacks" / "honest" / "rmsnorm_two_pass.cpp")
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_model_writes_kernels_within_its_budget(tmp_path, environment):
     """The llm agent, its calls over HTTP, builder, judge and benchmark: all as they are."""
     numbers = itertools.count()

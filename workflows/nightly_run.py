@@ -5,7 +5,7 @@ from temporalio.exceptions import ActivityError, ApplicationError, ChildWorkflow
 
 from workflows import queues
 from workflows.perform import perform
-from workflows.retries import USER_FAULTS
+from workflows.retries import NIGHT_TAKEN, USER_FAULTS
 
 with workflow.unsafe.imports_passed_through():
     from candidates.nightly import NightlySchedule
@@ -20,6 +20,7 @@ class NightlyRun:
         night = NightInput(
             # A schedule's workflows are named by it and by the time; the ledger's ids are parts of paths and addresses.
             night_id=workflow.info().workflow_id.replace(":", ""),
+            execution=workflow.info().first_execution_run_id,
             began_at=workflow.info().start_time,
             schedule=schedule,
         )
@@ -34,6 +35,8 @@ class NightlyRun:
             if is_cancelled_exception(error):
                 raise
             failure = _in_words(error)
+            if _kind_of(error) == NIGHT_TAKEN:  # what is to be recorded and told of it, others do
+                raise ApplicationError(failure, non_retryable=True) from error
         await perform("conclude_night", NightEnd(night=night, failure=failure), queues.CONTROL)
         await self._tell(night.night_id)
         if failure is not None:
@@ -53,9 +56,19 @@ class NightlyRun:
 
 def _in_words(error: BaseException) -> str:
     """What the activity said that failed, however deep it lies."""
+    said = _said(error)
+    if said is None:
+        return str(error.__cause__ or error)
+    return said.message if said.type in USER_FAULTS else f"{said.type}: {said.message}"
+
+
+def _kind_of(error: BaseException) -> str | None:
+    said = _said(error)
+    return None if said is None else said.type
+
+
+def _said(error: BaseException) -> ApplicationError | None:
     cause: BaseException | None = error
-    while cause is not None:
-        if isinstance(cause, ApplicationError):
-            return cause.message if cause.type in USER_FAULTS else f"{cause.type}: {cause.message}"
+    while cause is not None and not isinstance(cause, ApplicationError):
         cause = cause.__cause__
-    return str(error.__cause__ or error)
+    return cause

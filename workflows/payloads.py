@@ -114,6 +114,8 @@ class ShippedBuild(Record):
 
 class NightInput(Record):
     night_id: str
+    execution: str = ""
+    """Of the workflow, by Temporal's id: two servers may give their nights one name."""
     began_at: datetime
     schedule: NightlySchedule
 

@@ -10,6 +10,8 @@ from datetime import timedelta
 from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 
+NIGHT_TAKEN = "NightTaken"
+
 USER_FAULTS = (
     "BadSourceUrl",
     "BlobError",
@@ -23,6 +25,8 @@ USER_FAULTS = (
     "LedgerError",
     "ModelError",
     "ModelRejectedRequest",
+    "NightElsewhere",
+    NIGHT_TAKEN,
     "SandboxUnavailable",
     "SanitizersUnavailable",
     "SigningKeyFault",

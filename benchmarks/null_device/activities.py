@@ -44,7 +44,7 @@ class NullSurveyActivities:
             share = 1.0 / len(tasks)
             ranking = make_ranking([SearchPast(task=task, best=None, share_of_time=share, tried=0) for task in tasks])
             self._ledger.put_stage(run.run_id, Stage.RANKING, ranking)
-        return plan_searches(run, request, ranking)
+        return plan_searches(self._ledger, run, request, ranking)
 
 
 class NullGateActivities:

@@ -1,5 +1,6 @@
 """The compiler, judge, sanitizers and clock of the null device: each answer is a function of the candidate's digest."""
 
+import os
 import random
 import time
 from pathlib import Path
@@ -68,10 +69,12 @@ class NullSanitizers:
 
 
 class NullBenchmark:
-    """Takes `measuring_s` for each measurement, and the device for itself meanwhile."""
+    """Takes `measuring_s` for each measurement, and the machine for itself meanwhile, as whatever measures does."""
 
-    def __init__(self, lock_file: Path, measuring_s: float) -> None:
-        self._lock_file, self._measuring_s = lock_file, measuring_s
+    def __init__(self, measuring_s: float, times: Path | None = None) -> None:
+        """`times`: a file that gets a line for each measurement, with the process and when it began and ended by
+        CLOCK_MONOTONIC, in ns."""
+        self._measuring_s, self._times = measuring_s, times
 
     def screen(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> Measurement:
         return self._measure(task, candidate, Stage.SCREEN)
@@ -87,8 +90,13 @@ class NullBenchmark:
         return self._measure(task, candidate, Stage.CONFIRM)
 
     def _measure(self, task: KernelTask, candidate: Candidate, stage: Stage) -> Measurement:
-        with exclusive_slot(self._lock_file):
+        with exclusive_slot():
+            began_ns = time.monotonic_ns()
             time.sleep(self._measuring_s)
+            ended_ns = time.monotonic_ns()
+        if self._times is not None:
+            with self._times.open("a") as file:
+                file.write(f"{os.getpid()} {began_ns} {ended_ns}\n")
         speedup = 0.5 + 2.0 * _draw(candidate, "speed") ** 3
         chance = random.Random(f"{candidate.id} {task.id} {stage}")
         return Measurement.model_validate(vary(make_measurement(task, 1.0), chance, stage.value, speedup))

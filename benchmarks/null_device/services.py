@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from benchmarks.null_device.activities import NullGateActivities, NullSurveyActivities
 from benchmarks.null_device.agent import NullAgent
@@ -45,6 +46,8 @@ class Effort:
     measuring_s: float
     is_sandboxed: bool
     """Artifacts are copied within the real sandbox."""
+    times: Path | None
+    """A file for when each measurement began and ended."""
 
 
 def null_services(settings: Settings, effort: Effort, names: Sequence[str]) -> list[QueueService]:
@@ -79,7 +82,8 @@ def _service(name: str, ledger: Ledger, blobs: BlobStore, settings: Settings, ef
             shipping = [ship.gather_wins, ship.assemble_build, ship.conclude_run, requests.propose_pull_requests]
             return QueueService(queue=name, activities=shipping, parallel=1)
         case "device":
-            survey, judge, clock = NullSurveyActivities(ledger), NullJudge(), _clock(settings, effort)
+            survey, judge = NullSurveyActivities(ledger), NullJudge()
+            clock = NullBenchmark(effort.measuring_s, effort.times)
             search = DeviceSearchActivities(
                 ledger, blobs, judge, NullSanitizers(), lambda task: clock, lambda task: None, lambda *about: None
             )
@@ -88,7 +92,3 @@ def _service(name: str, ledger: Ledger, blobs: BlobStore, settings: Settings, ef
             activities += [live.check_live, NullGateActivities(ledger, settings.home).gate_build]
             return QueueService(queue=queues.device_queue(device.id), activities=activities, parallel=1)
     raise ValueError(f"no queue {name}: there are {', '.join(QUEUES)}")
-
-
-def _clock(settings: Settings, effort: Effort) -> NullBenchmark:
-    return NullBenchmark(settings.home / "null-device.lock", effort.measuring_s)

@@ -24,6 +24,7 @@ def main() -> None:
     parser.add_argument("--generation", type=int, default=10, help="candidates of one proposal")
     parser.add_argument("--source-bytes", type=int, default=6_000)
     parser.add_argument("--measuring-s", type=float, default=0.0, help="that each measurement takes")
+    parser.add_argument("--times", type=Path, help="file for when each measurement began and ended")
     parser.add_argument("--sandboxed", action="store_true", help="builds copy within the real sandbox")
     parser.add_argument("--count", type=Path, help="file for how many statements the database was asked")
     arguments = parser.parse_args()
@@ -32,6 +33,7 @@ def main() -> None:
         source_bytes=arguments.source_bytes,
         measuring_s=arguments.measuring_s,
         is_sandboxed=arguments.sandboxed,
+        times=arguments.times,
     )
     configure_logs()
     settings = read_settings()

@@ -118,7 +118,8 @@ class Ledger:
             ).first()
         if unfinished is not None:
             return unfinished
-        self.insert(RunRow(run_id=run_id, request_digest=request.digest, record=_json(request)))
+        run = RunRow(run_id=run_id, request_digest=request.digest, record=_json(request))
+        self.insert(run, in_order_of="runs")  # who opens one sees every run of a lower number
         return run_id
 
     def run_request(self, run_id: str) -> RunRequest:
@@ -351,9 +352,12 @@ class Ledger:
 
     # How rows become records
 
-    def insert(self, row: Table) -> bool:
-        """Once; for the other stores in the same database too. False: it is there already."""
+    def insert(self, row: Table, in_order_of: str | None = None) -> bool:
+        """Once; for the other stores in the same database too. False: it is there already. `in_order_of`: as
+        `commit_in_order` has it."""
         with Session(self._engine) as session:
+            if in_order_of is not None:
+                commit_in_order(session, in_order_of)
             session.add(row)
             try:
                 session.flush()

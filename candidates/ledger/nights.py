@@ -6,8 +6,12 @@ from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from candidates.ledger.ledger import Ledger
-from candidates.ledger.tables import NightRow, RunEndRow
+from candidates.ledger.run_states import Running, RunStates
+from candidates.ledger.tables import NightRow, RunEndRow, RunRow
 from candidates.nightly import Night
+
+_UNFINISHED = 10
+"""So many that did not end are looked at: those before them failed or were given up long ago."""
 
 
 class Nights:
@@ -41,6 +45,22 @@ class Nights:
         """Newest first."""
         of_schedule = select(NightRow).where(NightRow.schedule_id == schedule_id)
         return self._read(of_schedule.order_by(NightRow.sequence.desc()).limit(limit))
+
+    def going_on_before(self, night: Night) -> Night | None:
+        """One of its schedule whose run was opened before that of this night, and goes on."""
+        opened = select(RunRow.sequence).where(RunRow.run_id == night.id).scalar_subquery()
+        earlier = (
+            select(NightRow)
+            .join(RunRow, RunRow.run_id == NightRow.night_id)
+            .outerjoin(RunEndRow, RunEndRow.run_id == RunRow.run_id)
+            .where(NightRow.schedule_id == night.schedule.id, RunRow.sequence < opened, RunEndRow.run_id.is_(None))
+            .order_by(RunRow.sequence.desc())
+            .limit(_UNFINISHED)
+        )
+        nights = {each.id: each for each in self._read(earlier)}
+        runs = [run for night_id in nights if (run := self._ledger.run(night_id)) is not None]
+        states = RunStates(self._ledger).of(runs)
+        return next((nights[run.run_id] for run in runs if isinstance(states[run.run_id], Running)), None)
 
     def without_run_before(self, night: Night, limit: int) -> tuple[Night, ...]:
         """Newest first: those between it and the last night before it that had a run."""

@@ -14,14 +14,14 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from candidates.serving_build import model_process
 from kernel_sandbox.arena import Arena, Segment
 from kernel_sandbox.sandbox import SCRATCH, Finished, Limits, Sandbox
 
 Logits = npt.NDArray[np.float32]
 Ids = npt.NDArray[np.int64]
 
-_PROGRAM = "model_process.py"
+_PROGRAM = Path(__file__).with_name("model_process.py")
+"""Read and never imported: with it would come transformers."""
 _REPLY_BYTES = 4 << 20
 
 
@@ -86,7 +86,7 @@ class ServedProcess:
         self._ids: Ids = self._arena.memory[Segment.INPUTS].view(np.int64)
         self._logits: Logits = self._arena.memory[Segment.OUTPUTS].view(np.float32)
         descriptors = [self._arena.descriptors[segment] for segment in (Segment.INPUTS, Segment.OUTPUTS)]
-        self._session.put(_PROGRAM, Path(model_process.__file__).read_bytes())
+        self._session.put(_PROGRAM.name, _PROGRAM.read_bytes())
         self._process = self._session.start(
             _command(model, spec, descriptors), environment=_environment(), file_descriptors=descriptors
         )
@@ -221,7 +221,7 @@ def _folders(model: ModelFiles, spec: ProcessSpec) -> list[Path]:
 
 def _command(model: ModelFiles, spec: ProcessSpec, descriptors: Sequence[int]) -> list[str]:
     return [
-        *(sys.executable, "-I", _PROGRAM),
+        *(sys.executable, "-I", _PROGRAM.name),
         *("--model", str(model.folder.absolute()), "--tokenizer", str(model.tokenizer.absolute())),
         *("--threads", str(spec.threads), "--arena", *map(str, descriptors)),
         *(("--build", str(spec.build.absolute())) if spec.build is not None else ()),

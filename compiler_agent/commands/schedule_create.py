@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from candidates.ceilings import fingerprint_device
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.nights import Nights
 from candidates.nightly import NightlySchedule
 from candidates.run import RunRequest
 from compiler_agent.choose_agents import choose_agents
@@ -159,6 +160,12 @@ def create(
             f"a schedule cannot be called {name!r}: use up to 64 letters, digits, dots and dashes"
         ) from error
     created = with_schedules(settings, lambda schedules: schedules.create(schedule))
+    if earlier := Nights(ledger).latest(schedule.id, limit=1):
+        progress_console.print(
+            f"it goes on after its night of {earlier[0].began_at:%Y-%m-%d %H:%M} UTC: if another Temporal server still "
+            "has this schedule, delete it there",
+            highlight=False,
+        )
     progress_console.print(f"{len(files)} files are at {schedule.source} now", highlight=False, markup=False)
     print_schedule(created, (), ledger, json=json)
     return ExitCode.DONE

@@ -13,7 +13,7 @@ HONEST = load_honest()
 SCREENED = {"rmsnorm_two_pass", "linear_packed", "running_mean_in_place"}
 
 
-@each(ATTACKS, quick_one_in=3)
+@each(ATTACKS, quick_one_in=5)
 def test_rejects_attack(court: Court, kernel: Kernel) -> None:
     outcome = court.hear(kernel)
     if isinstance(outcome, Measurement):

@@ -45,6 +45,7 @@ def test_no_machine_has_the_image_of_gpus(tmp_path: Path, capsys: pytest.Capture
     assert "NVIDIA's own base" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_an_image_that_was_built_is_the_one_in_use(
     docker_engine: OwnEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,17 +15,20 @@ from sqlalchemy.orm import Session
 
 from benchmarks.null_device.request import make_null_request
 from benchmarks.null_device.services import QUEUES
-from benchmarks.null_device.stack import null_workers, start_null_run
+from benchmarks.null_device.stack import start_null_run, worker_command
 from candidates.ledger.ledger import Ledger
 from candidates.ledger.tables import AttemptRow
+from compiler_agent.child_processes import start_child, stop_children
 from compiler_agent.settings import Settings
 from compiler_agent.temporal_server import temporal_server
 from compiler_agent.worker import connect
+from compiler_agent.worker_programs import worker_environment
 from tests.workflows.chaos import picture_of
 
 T = TypeVar("T")
 
 RUN_ID = "run"
+ENDING_S = 15.0
 STALLED_S = 90.0
 """A try whose worker was killed is noticed after 20 s; this is longer than anything that happens here."""
 
@@ -75,16 +79,41 @@ class Run:
             return session.scalars(select(func.count()).select_from(AttemptRow)).one()
 
 
-def undisturbed(run: Run, folder: Path, options: Sequence[str]) -> dict[str, list[str]]:
-    """The picture of the ledger after such a run."""
-    settings = Settings(
-        home=folder,
-        ledger_url=f"sqlite:///{folder / 'ledger.sqlite'}",
+def settings_of(home: Path, ledger_url: str | None = None) -> Settings:
+    """Without `ledger_url` the ledger is a file there."""
+    return Settings(
+        home=home,
+        ledger_url=ledger_url or f"sqlite:///{home / 'ledger.sqlite'}",
         temporal_address=None,
         temporal_namespace="default",
     )
+
+
+@contextlib.contextmanager
+def null_worker(
+    settings: Settings,
+    address: str,
+    options: Sequence[str],
+    queues: Sequence[str] = QUEUES,
+    machine: Path | None = None,
+) -> Iterator[None]:
+    """One process for all of the queues: each imports PyTorch. `machine`: its folder for temporary files, where the
+    lock of the device lies; without it one of its own, so that it waits for nobody who measures in earnest."""
+    with tempfile.TemporaryDirectory(prefix="null-") as own:
+        Path(own).chmod(0o755)
+        told = worker_environment(settings, address) | {"TMPDIR": str(machine or own)}
+        worker = start_child(worker_command(queues, options), settings.logs / "worker.log", told)
+        try:
+            yield
+        finally:
+            stop_children([worker], ENDING_S)
+
+
+def undisturbed(run: Run, folder: Path, options: Sequence[str]) -> dict[str, list[str]]:
+    """The picture of the ledger after such a run."""
+    settings = settings_of(folder)
     ledger = Ledger(settings.ledger_url)
-    with temporal_server(settings) as address, null_workers(settings, address, QUEUES, options):
+    with temporal_server(settings) as address, null_worker(settings, address, options):
         run.begin(address, ledger)
         run.await_work(address, ledger, None)
     return picture_of(ledger)

@@ -18,7 +18,6 @@ from workflows import queues
 from workflows.activities.failures import FailuresByCause
 from workflows.kernel_search import KernelSearch
 from workflows.payloads import Generation, ProposeInput, ReportInput, SearchInput, SearchOutcome, SettleInput
-from workflows.retries import BUG_TRIES
 
 SEARCH = SearchInput(
     run_id="run1",
@@ -87,11 +86,8 @@ def test_searches_in_flight_replay(server_address, workflow):
     assert ("report_best" in others.calls) == (workflow is KernelSearch)
 
 
-@pytest.mark.parametrize(
-    ("fault", "tries"), [(CompilerUnavailable("no g++"), 1), (RuntimeError("a full disk"), BUG_TRIES)]
-)
-def test_a_report_that_fails_takes_nothing_from_the_search(server_address, fault, tries):
-    others = Others(fault)
+def test_a_report_that_fails_takes_nothing_from_the_search(server_address):
+    others = Others(CompilerUnavailable("no g++"))
     outcome, _ = asyncio.run(search_with(server_address, KernelSearch, others))
     assert outcome == SearchOutcome(tried=0)
-    assert others.calls == ["propose", "settle_winner", *["report_best"] * tries]
+    assert others.calls == ["propose", "settle_winner", "report_best"]

@@ -29,7 +29,7 @@ PRICES = {name: getattr(PRICE, name) for name in ("input", "cache_read", "cache_
 
 @pytest.mark.parametrize(
     ("ledger_url", "last_stage"),
-    [("sqlite", Stage.SCREEN), ("sqlite", Stage.CONFIRM), ("postgresql", Stage.CONFIRM)],
+    [("postgresql", Stage.SCREEN), ("sqlite", Stage.CONFIRM)],
     indirect=["ledger_url"],
 )
 def test_each_task_is_searched_and_the_report_ends_the_run(server_address, tmp_path, ledger_url, last_stage):

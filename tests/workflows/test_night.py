@@ -73,10 +73,14 @@ def shift(server_address, home, ledger, schedule):
         yield shift
 
 
+async def begin_night(shift, schedule, name):
+    client = await shift.client()
+    return await client.start_workflow(NightlyRun.run, schedule, id=name, task_queue=queues.CONTROL)
+
+
 def spend_night(shift, schedule, name):
     async def spend():
-        client = await shift.client()
-        return await client.execute_workflow(NightlyRun.run, schedule, id=name, task_queue=queues.CONTROL)
+        return await (await begin_night(shift, schedule, name)).result()
 
     return asyncio.run(spend())
 
@@ -213,6 +217,68 @@ def test_nights_of_schedules_with_one_source_know_nothing_of_each_other(shift, l
     spend_night(shift, schedule, "n-1")
     spend_night(shift, other, "n-2")
     assert prompts_of(ledger, "n-1") == prompts_of(ledger, "n-2") == [5, 6]
+
+
+@pytest.fixture
+def two_servers(server_address, tmp_path, ledger_url, schedule):
+    """Temporal servers with homes of their own and one ledger: namespaces, which know no more of each other."""
+    ledger = Ledger(ledger_url)
+    with (
+        NightShift(server_address, tmp_path / "one", ledger, schedule.device_id) as one,
+        NightShift(server_address, tmp_path / "other", ledger, schedule.device_id) as other,
+    ):
+        yield ledger, one, other
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("n-1", "another Temporal server"), ("n-2", "n-1 of this schedule goes on")]
+)
+def test_of_two_servers_that_have_one_schedule_one_spends_the_night(two_servers, log, schedule, name, words):
+    """Their nights have one name where both begin in the same second."""
+    ledger, one, other = two_servers
+    log(5, 6)
+    one.quick.may_end.clear()
+
+    async def spend_both():
+        first = await begin_night(one, schedule, "n-1")
+        while not one.quick.replayed:
+            await asyncio.sleep(0.05)
+        second = await begin_night(other, schedule, name)
+        with pytest.raises(WorkflowFailureError) as refused:
+            await second.result()
+        one.quick.may_end.set()
+        await first.result()
+        return str(refused.value.cause)
+
+    assert words in asyncio.run(spend_both())
+    assert (one.quick.replayed, other.quick.replayed) == (["n-1"], [])
+    assert [run.run_id for run in ledger.runs() if run.report is not None] == ["n-1"]
+    assert [text.splitlines()[0].split("UTC: ")[1] for text in one.posted] == ["nothing shipped"]
+    assert len(other.posted) == (name == "n-2")
+    spend_night(other, schedule, "n-3")
+    assert Nights(ledger).find("n-3").outcome == NightSkipped(reason="no new requests")
+
+
+def test_of_two_servers_that_begin_a_night_at_once_one_spends_it(two_servers, log, schedule):
+    ledger, *shifts = two_servers
+    log(5, 6)
+    for shift in shifts:
+        shift.quick.may_end.clear()
+
+    async def spend_both():
+        begun = [await begin_night(shift, schedule, f"n-{number}") for number, shift in enumerate(shifts)]
+        while not any(shift.quick.replayed for shift in shifts) or len(ledger.runs()) < len(shifts):
+            await asyncio.sleep(0.05)
+        loser = next(night for night, shift in zip(begun, shifts, strict=True) if not shift.quick.replayed)
+        with pytest.raises(WorkflowFailureError):
+            await loser.result()
+        for shift in shifts:
+            shift.quick.may_end.set()
+        await asyncio.gather(*(night.result() for night in begun if night is not loser))
+
+    asyncio.run(spend_both())
+    assert len([run for run in ledger.runs() if run.report is not None]) == 1
+    assert sum(len(shift.quick.replayed) for shift in shifts) == 1
 
 
 def test_nights_are_found_again_on_every_database(ledger_url, schedule):

@@ -1,7 +1,7 @@
 """What a run needs is away for a while, one thing after the other: it waits, and ends as if nothing had been.
 
-A longer while is the same: what fails waits between tries (`retries`, a minute at most) for half an hour, and what
-waits for the workflow server for as long as that takes; `test_retries` counts the waits.
+What fails waits between tries (`retries`, a minute at most) for half an hour, and what waits for the workflow server
+for as long as that takes; `test_retries` counts the waits. Before a release each is away for a minute.
 """
 
 import contextlib
@@ -17,6 +17,7 @@ from tests.workflows.null_runs import Run, undisturbed
 from tests.workflows.restarted import Service, open_folder
 
 AWAY_S = 12.0
+AWAY_BEFORE_A_RELEASE_S = 60.0
 RUN = Run(seed=3, hot_ops=3, candidates_per_op=40)
 OPTIONS = ("--generation=4", "--measuring-s=0.02", "--source-bytes=1000")
 
@@ -53,7 +54,8 @@ def read_only(disk: Path):
 
 
 @pytest.mark.slow
-def test_a_run_goes_on_after_each_outage(tmp_path):
+@pytest.mark.parametrize("away_s", [AWAY_S, pytest.param(AWAY_BEFORE_A_RELEASE_S, marks=pytest.mark.long)])
+def test_a_run_goes_on_after_each_outage(tmp_path, away_s):
     expected = undisturbed(RUN, tmp_path, OPTIONS)
     with open_folder() as folder:
         service = Service(folder, *OPTIONS)
@@ -69,7 +71,7 @@ def test_a_run_goes_on_after_each_outage(tmp_path):
             for number, (outage, lasts) in enumerate(outages.items(), start=1):
                 RUN.await_work(service.address, ledger, RUN.attempts * number / 5)
                 with lasts:
-                    time.sleep(AWAY_S)
+                    time.sleep(away_s)
                 assert RUN.count_attempts_when_back(ledger) < RUN.attempts, f"{outage}: it was not needed"
             RUN.await_work(service.address, ledger, None)
             found = picture_of(ledger)

@@ -167,20 +167,36 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [pytest.param(name, marks=pytest.mark.slow) for name in MOMENTS],
-)
-def test_a_worker_that_is_killed_leaves_one_pull_request(server_address, tmp_path, moment):
-    fault, expected, pushes = MOMENTS[moment]
-    runs = PastRuns(tmp_path / "home")
-    runs.add("run1", Kernel())
-    with github_server(tmp_path / "github") as server:
-        seen = asyncio.run(kill_while(server_address, runs, server, fault, f"cpu-{uuid.uuid4().hex[:8]}"))
-        assert seen == expected
-        (pull,) = server.pulls.all
-        assert pull.labels == ["compiler-agent"]
-        assert pull.state == "open"
-        assert server.pushes() == pushes
+@pytest.fixture(scope="module")
+def killed(server_address, tmp_path_factory):
+    """By moment: the runs, the forge, and what was there at the death. Side by side: it takes the server 20 s to notice
+    a death."""
+    folder = tmp_path_factory.mktemp("killed")
+    with contextlib.ExitStack() as stack:
+        places = {}
+        for moment in MOMENTS:
+            runs = PastRuns(folder / moment / "home")
+            runs.add("run1", Kernel())
+            places[moment] = runs, stack.enter_context(github_server(folder / moment / "github"))
+
+        async def kill_all():
+            return await asyncio.gather(*(
+                kill_while(server_address, runs, server, MOMENTS[moment][0], f"cpu-{uuid.uuid4().hex[:8]}")
+                for moment, (runs, server) in places.items()
+            ))  # fmt: skip
+
+        seen = asyncio.run(kill_all())
+        yield {moment: (*place, at_death) for (moment, place), at_death in zip(places.items(), seen, strict=True)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_a_worker_that_is_killed_leaves_one_pull_request(killed, moment):
+    (_, expected, pushes), (runs, server, seen) = MOMENTS[moment], killed[moment]
+    assert seen == expected
+    (pull,) = server.pulls.all
+    assert pull.labels == ["compiler-agent"]
+    assert pull.state == "open"
+    assert server.pushes() == pushes
     progress = [each.progress.message for each in runs.ledger.progress_after("run1", 0)]
     assert any(message.startswith("pull request ") for message in progress)

@@ -39,12 +39,13 @@ from traces.served_model import ModelError
 from traces.sources.fsspec_source import BadSourceUrl
 from traces.sources.source import SourceUnavailable
 from workflows.activities.failures import FailuresByCause
+from workflows.activities.nightly import NightElsewhere, NightTaken
 from workflows.activities.survey import DeviceError
 from workflows.retries import BUG_TRIES, LONGEST, MACHINERY_TRIES, RETRY, USER_FAULTS, tries_of
 
 CLASSES = (
     *(TraceError, ModelError, SandboxUnavailable, CompilerUnavailable, SanitizersUnavailable, LedgerError),
-    *(DeviceError, UserFault, ModelRejectedRequest, SigningKeyFault, ForgeRefused),
+    *(DeviceError, UserFault, ModelRejectedRequest, SigningKeyFault, ForgeRefused, NightElsewhere, NightTaken),
     *(BuildRefused, BuildNotFound, CountersUnreadable, DoesNotFit, BadSourceUrl, BlobError),
 )
 

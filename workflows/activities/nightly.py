@@ -27,6 +27,14 @@ from traces.sources.traffic import SeenTraffic
 from workflows.payloads import NightEnd, NightInput, OpenedNight, RunInput
 
 
+class NightTaken(Exception):
+    """Another Temporal server began the night of this name on this ledger."""
+
+
+class NightElsewhere(Exception):
+    """Another night of the schedule goes on, which a server lets no two do: there is another server."""
+
+
 class NightlyActivities:
     def __init__(self, ledger: Ledger, home: Path, open_source: Callable[[str], TrafficSource]) -> None:
         """`open_source` by URL."""
@@ -43,9 +51,19 @@ class NightlyActivities:
         with self._incoming(ask) as incoming:
             # What a killed worker recorded stays: its traffic may be gone from the source meanwhile.
             night = self._nights.find(ask.night_id) or self._nights.add(self._collect(ask, incoming))
+        if _is_anothers(night, ask):
+            raise NightTaken(
+                f"another Temporal server on this ledger began the night {night.id}: schedule {night.schedule.name} is "
+                "on both; delete it on one of them"
+            )
         if not isinstance(night.outcome, NightRan):
             return OpenedNight(run=None)
         self._ledger.open_run(night.outcome.request, night.id)
+        if (other := self._nights.going_on_before(night)) is not None:
+            raise NightElsewhere(
+                f"{other.id} of this schedule goes on, on another Temporal server: delete the schedule on one of them. "
+                "Where it was ended by force, wait until it has said nothing for ten minutes"
+            )
         return OpenedNight(run=RunInput(run_id=night.id, device_id=night.schedule.device_id))
 
     @activity.defn
@@ -55,6 +73,7 @@ class NightlyActivities:
             return
         failed = Night(
             id=end.night.night_id,
+            execution=end.night.execution,
             schedule=end.night.schedule,
             began_at=end.night.began_at,
             outcome=NightFailed(reason=end.failure),
@@ -79,6 +98,7 @@ class NightlyActivities:
         )
         night = Night(
             id=ask.night_id,
+            execution=ask.execution,
             schedule=schedule,
             began_at=ask.began_at,
             traffic=new.traffic,
@@ -125,6 +145,10 @@ class NightlyActivities:
                 yield folder
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def _is_anothers(night: Night, ask: NightInput) -> bool:
+    return night.execution not in ("", ask.execution)
 
 
 def _too_few(traffic: SeenTraffic, fewest: int) -> str:

@@ -23,6 +23,7 @@ from traces.formats.read import read_trace
 from traces.requests import TraceError
 from traces.served_model import open_model
 from workflows.payloads import RunInput, SearchInput, SearchPlan
+from workflows.search_so_far import search_so_far
 
 
 class DeviceError(Exception):
@@ -108,7 +109,7 @@ class SurveyActivities:
         if ranking is None:
             ranking = self._rank(run, request)
             self._ledger.put_stage(run.run_id, Stage.RANKING, ranking)
-        return plan_searches(run, request, ranking)
+        return plan_searches(self._ledger, run, request, ranking)
 
     def _rank(self, run: RunInput, request: RunRequest) -> Ranking:
         replay = self._ledger.stage(run.run_id, Stage.REPLAY, ReplayRecord)
@@ -151,7 +152,7 @@ class SurveyActivities:
         self._ledger.add_progress(run.run_id, Progress(stage=stage, message=message))
 
 
-def plan_searches(run: RunInput, request: RunRequest, ranking: Ranking) -> SearchPlan:
+def plan_searches(ledger: Ledger, run: RunInput, request: RunRequest, ranking: Ranking) -> SearchPlan:
     return SearchPlan(
         searches=tuple(
             SearchInput(
@@ -163,6 +164,7 @@ def plan_searches(run: RunInput, request: RunRequest, ranking: Ranking) -> Searc
                 models=request.models.for_op(hot_op.recoverable_share),
                 seconds=request.search_s / request.hot_ops,
                 attempts=request.attempts_per_op,
+                so_far=search_so_far(ledger, run.run_id, hot_op.task_id, request.agents),
             )
             for hot_op in ranking.hot_ops
             if hot_op.task_id is not None

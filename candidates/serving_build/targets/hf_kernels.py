@@ -17,7 +17,7 @@ from pathlib import Path
 from candidates.serving_build.build import Build
 from candidates.serving_build.build_files import Sign, kernels_for_no_cpu, narrowed, source_of, unsigned
 from candidates.serving_build.export_names import argument_names, class_name, free_name, module_name
-from candidates.serving_build.exported import kernel_sites, runtime_file
+from candidates.serving_build.exported import runtime_file
 from candidates.serving_build.manifest import InstallationSite, KernelEntry
 from candidates.serving_build.target import TRUST, Export, LeftOut
 from candidates.task import InputRole, InputSpec
@@ -108,7 +108,7 @@ def _package(build: Build, layers: Sequence[_Offered], functions: Sequence[_Offe
         "__init__.py": _init(layers, functions).encode(),
         "layers.py": _module(_LAYERS, layers, _layer).encode(),
         "functions.py": _module(_FUNCTIONS, functions, _function).encode(),
-        f"{_SITES}.py": Path(kernel_sites.__file__).read_bytes(),
+        f"{_SITES}.py": Path(runtime_file.__file__).with_name("kernel_sites.py").read_bytes(),
         "runtime_file.py": Path(runtime_file.__file__).read_bytes(),
     }
     for kind, offers, adapted in (("layers", layers, _as_layer), ("functions", functions, _as_function)):

@@ -15,6 +15,7 @@ PREPARE = "prepare"
 
 def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
     """The candidate for `program` under `schedule`; its launch parameters are the schedule."""
+    program = program.under(schedule.algebra)
     packs = [stage for stage in program.stages if isinstance(stage, ContractionStage) and schedule.weights == "panels"]
     calls: list[str] = []
     functions: list[str] = []
@@ -30,6 +31,7 @@ def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
     parts = [
         f"// {program.task.op}: {len(program.stages)} stage(s), written from the graph of the task.",
         f"// Schedule: {', '.join(f'{name}={value}' for name, value in schedule.model_dump().items())}",
+        *(f"// Rewritten: {name}." for name in program.rewrites),
         PRELUDE.replace("VECTOR_WIDTH", str(schedule.vector_width)),
         CONTRACTION_PRELUDE if any(isinstance(stage, ContractionStage) for stage in program.stages) else "",
         _call_struct(program, bool(packs)),

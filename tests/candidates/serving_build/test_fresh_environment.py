@@ -54,6 +54,7 @@ print(json.dumps({
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_build_serves_where_there_is_only_torch_and_transformers(
     tmp_path: Path, device: DeviceFingerprint, ship: Ship
 ) -> None:

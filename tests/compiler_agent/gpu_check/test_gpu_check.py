@@ -59,6 +59,7 @@ def test_a_fault_ends_the_child_and_leaves_what_it_had_finished() -> None:
     assert "the device faulted: an illegal memory access" in ended.log
 
 
+@pytest.mark.slow
 def test_a_child_that_takes_too_long_is_ended() -> None:
     began_s = time.monotonic()
     ended = run_child(_op_job("slow", (1, 32)), 8.0, FAKE_CHILD)
