@@ -3,10 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from candidates.serving_build.runtime import reserved_length
 from candidates.task import ElementType
 from traces.model_calls import ModelCall
-from traces.sites import ObservedTensor, SiteCall
+from traces.sites import Constant, ObservedCache, ObservedTensor, SiteCall
 
+_CAPACITY = "capacity"
 _UNSEEN_WEIGHT = 1e-9  # a probe outweighs nothing, but decides where all calls of the traffic agree
 
 
@@ -23,26 +25,39 @@ class CallShapes:
     element_types: tuple[ElementType, ...]
     """Of each tensor argument, in order."""
     shapes: tuple[tuple[int | str, ...], ...]
+    allocated: tuple[tuple[int | str, ...] | None, ...]
+    """Of keys and values: their shapes in memory, which serving reserves ahead."""
     dim_orders: tuple[tuple[int, ...], ...]
     axes: tuple[str, ...]
     calls: tuple[ShapedCall, ...]
     left_out: tuple[SiteCall, ...]
     """Calls with settings, other arguments or another order in memory: no kernel of these shapes may serve them."""
 
+    @property
+    def cache(self) -> ObservedCache | None:
+        """What all the calls do to a cache."""
+        return self.calls[0].call.cache
+
+    @property
+    def constants(self) -> dict[str, Constant]:
+        """Arguments of all the calls that are no tensors."""
+        return dict(self.calls[0].call.constants)
+
 
 def name_call_shapes(calls: Sequence[SiteCall]) -> CallShapes | None:
-    """None where no call passes dense tensors alone.
+    """None where no call passes dense tensors alone, or with them a cache to which it adds one token.
 
     A dim that follows the forward pass is named after it: `batch`, `tokens` (new ones a sequence), `context` (all
-    that attention sees), `rows` (batch × tokens); one that varies otherwise is `size0`, `size1`, …
+    that attention sees), `rows` (batch × tokens); one that varies otherwise is `size0`, `size1`, … The axis `capacity`
+    is what serving reserves for a cache.
     """
-    plain = [call for call in calls if not call.settings and call.tensors]
+    plain = [call for call in calls if not call.settings and call.tensors and _adds_at_most_one(call)]
     if not plain:
         return None
     structure = _heaviest_structure(plain)
     alike = [call for call in plain if _structure(call) == structure]
     dim_orders = []
-    for index in range(len(structure)):
+    for index in range(len(structure.tensors)):
         order = common_order([(call.tensors[index], call.calls_per_hour) for call in alike])
         if order is None:
             return None
@@ -51,12 +66,15 @@ def name_call_shapes(calls: Sequence[SiteCall]) -> CallShapes | None:
     if not kept:
         return None
     shapes = _name_dims(kept)
-    names = tuple(dict.fromkeys(dim for shape in shapes for dim in shape if isinstance(dim, str)))
+    allocated = tuple(_allocated(kept[0], index, shape) for index, shape in enumerate(shapes))
+    in_memory = (*shapes, *(sizes for sizes in allocated if sizes is not None))
+    names = tuple(dict.fromkeys(dim for shape in in_memory for dim in shape if isinstance(dim, str)))
     shaped = [ShapedCall(axes=_axes_of(call, shapes), call=call) for call in kept]
     return CallShapes(
         arguments=tuple(tensor.argument for tensor in kept[0].tensors),
         element_types=tuple(ElementType(tensor.element_type) for tensor in kept[0].tensors),
         shapes=shapes,
+        allocated=allocated,
         dim_orders=tuple(dim_orders),
         axes=names,
         calls=tuple(shaped),
@@ -64,12 +82,26 @@ def name_call_shapes(calls: Sequence[SiteCall]) -> CallShapes | None:
     )
 
 
-def _structure(call: SiteCall) -> tuple[tuple[str, int, str], ...]:
-    return tuple((tensor.argument, len(tensor.shape), tensor.element_type) for tensor in call.tensors)
+@dataclass(frozen=True, slots=True)
+class _Structure:
+    """What must be one for calls to have one kernel."""
+
+    tensors: tuple[tuple[str, int, str], ...]
+    cache: ObservedCache | None
+    constants: tuple[tuple[str, Constant], ...]
 
 
-def _heaviest_structure(calls: Sequence[SiteCall]) -> tuple[tuple[str, int, str], ...]:
-    weights: dict[tuple[tuple[str, int, str], ...], float] = {}
+def _structure(call: SiteCall) -> _Structure:
+    tensors = tuple((tensor.argument, len(tensor.shape), tensor.element_type) for tensor in call.tensors)
+    return _Structure(tensors, call.cache, call.constants)
+
+
+def _adds_at_most_one(call: SiteCall) -> bool:
+    return call.cache is None or call.cache.grows_by == 1
+
+
+def _heaviest_structure(calls: Sequence[SiteCall]) -> _Structure:
+    weights: dict[_Structure, float] = {}
     for call in calls:
         key = _structure(call)
         weights[key] = weights.get(key, 0.0) + call.calls_per_hour + _UNSEEN_WEIGHT
@@ -138,10 +170,23 @@ def _meaning(calls: Sequence[SiteCall], sizes: tuple[int, ...]) -> str | None:
     return next((name for name, meant in meanings.items() if meant == observed), None)
 
 
+def is_of_cache(cache: ObservedCache | None, argument: str) -> bool:
+    return cache is not None and argument in (f"{cache.argument}.keys", f"{cache.argument}.values")
+
+
+def _allocated(call: SiteCall, index: int, shape: tuple[int | str, ...]) -> tuple[int | str, ...] | None:
+    if call.cache is None or not is_of_cache(call.cache, call.tensors[index].argument):
+        return None
+    return tuple(_CAPACITY if dim == call.cache.grows_along else size for dim, size in enumerate(shape))
+
+
 def _axes_of(call: SiteCall, shapes: tuple[tuple[int | str, ...], ...]) -> dict[str, int]:
-    return {
+    axes = {
         name: size
         for tensor, shape in zip(call.tensors, shapes, strict=True)
         for size, name in zip(tensor.shape, shape, strict=True)
         if isinstance(name, str)
     }
+    if call.cache is not None:
+        axes[_CAPACITY] = reserved_length(call.tensors[-1].shape[call.cache.grows_along])
+    return axes

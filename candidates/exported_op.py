@@ -4,7 +4,7 @@ Served sites and problem files go the same way. The module runs here, its refere
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,20 +41,34 @@ class Obstructed(Exception):
 class ExportedOp(Record):
     reference: str
     inputs: tuple[InputSpec, ...]
-    """Parameters first where the graph has them first, then the activations as given."""
+    """Parameters first where the graph has them first, then the activations and states as given."""
     outputs: tuple[TensorSpec, ...]
     workloads: tuple[Workload, ...]
     """Those given, less the hidden ones that the module refuses."""
 
 
-def export_op(target: nn.Module, activations: Sequence[InputSpec], workloads: Sequence[Workload]) -> ExportedOp:
-    """`target` takes `activations` positionally and holds the module with the parameters as its attribute `target`.
+Served = Callable[..., Any]
+"""What a reference is held against: takes all activations and states positionally, leaves in the states what they
+become."""
 
-    The reference is run beside `target` at every workload. Raises Obstructed where export cannot follow, where the
-    graph is no plain function of tensors, and where the two differ by more than 1e-6.
+
+def export_op(
+    target: nn.Module,
+    activations: Sequence[InputSpec],
+    workloads: Sequence[Workload],
+    *,
+    served: Served | None = None,
+    is_named: bool = False,
+) -> ExportedOp:
+    """`target` takes `activations`, states among them, positionally, holds the module with the parameters as its
+    attribute `target`, and writes to states only.
+
+    The reference is run beside `served` (None: `target` itself) at every workload. Where arguments are named, those
+    that the graph does not use are no inputs. Raises Obstructed where export cannot follow, where the graph is no plain
+    function of tensors, and where the two differ by more than 1e-6.
     """
     exported = _export(target, activations)
-    inputs, names = _inputs_of(exported, target, activations)
+    inputs, names = _inputs_of(exported, target, activations, drops_unused=is_named)
     try:
         reference = write_reference(exported.graph, names)
     except CannotWrite as cannot:
@@ -63,7 +77,7 @@ def export_op(target: nn.Module, activations: Sequence[InputSpec], workloads: Se
     inputs = tuple(
         _with_range(spec, index, reference, inputs, target, workloads[0]) for index, spec in enumerate(inputs)
     )
-    agreed, outputs = _verify(target, reference, inputs, outputs, workloads)
+    agreed, outputs = _verify(target, served or target, reference, activations, inputs, outputs, workloads)
     return ExportedOp(reference=reference, inputs=inputs, outputs=outputs, workloads=agreed)
 
 
@@ -95,7 +109,8 @@ def _export(target: nn.Module, activations: Sequence[InputSpec]) -> ExportedProg
     if len(sizes) < len(axes):
         raise Obstructed(f"{len(axes)} of its dims vary, more than {len(EXPORT_SIZES)}")
     rng = np.random.default_rng(0)
-    arguments = tuple(draw_input(spec, sizes, Distribution.NORMAL, rng) for spec in activations)
+    dense = [spec.model_copy(update={"allocated": None}) for spec in activations]
+    arguments = tuple(draw_input(spec, sizes, Distribution.NORMAL, rng) for spec in dense)
     dynamic = tuple({i: Dim.AUTO for i, dim in enumerate(spec.shape) if isinstance(dim, str)} for spec in activations)
     try:
         with torch.no_grad():
@@ -109,7 +124,7 @@ def _export(target: nn.Module, activations: Sequence[InputSpec]) -> ExportedProg
 
 
 def _inputs_of(
-    exported: ExportedProgram, target: nn.Module, activations: Sequence[InputSpec]
+    exported: ExportedProgram, target: nn.Module, activations: Sequence[InputSpec], *, drops_unused: bool
 ) -> tuple[tuple[InputSpec, ...], dict[str, str]]:
     """The task's inputs, parameters first, and their names by placeholder of the graph."""
     tensors = _held_tensors(target)
@@ -121,7 +136,10 @@ def _inputs_of(
         placeholder = spec.arg.name
         match spec.kind:
             case InputKind.USER_INPUT:
-                inputs.append(next(remaining))
+                activation = next(remaining)
+                if drops_unused and placeholder not in used:
+                    continue
+                inputs.append(activation)
             case InputKind.PARAMETER | InputKind.BUFFER if placeholder in used:
                 inputs.append(_parameter(str(spec.target), tensors[str(spec.target)]))
             case InputKind.PARAMETER | InputKind.BUFFER:
@@ -234,14 +252,16 @@ def _arguments(
 
 def _verify(
     target: nn.Module,
+    served: Served,
     reference_source: str,
+    activations: Sequence[InputSpec],
     inputs: tuple[InputSpec, ...],
     outputs: tuple[TensorSpec, ...],
     workloads: Sequence[Workload],
 ) -> tuple[tuple[Workload, ...], tuple[TensorSpec, ...]]:
-    """The workloads at which reference and target agree, and the outputs with the order in memory that eager gives.
+    """The workloads at which reference and `served` agree, and the outputs with the order in memory that eager gives.
 
-    A hidden workload that the target itself refuses (a neighbour of a real shape) is left out.
+    A hidden workload that `served` itself refuses (a neighbour of a real shape) is left out.
     """
     reference = load_reference(reference_source)
     rng = np.random.default_rng(0)
@@ -249,21 +269,31 @@ def _verify(
     seen: list[list[tuple[ObservedTensor, float]]] = [[] for _ in outputs]
     for workload in workloads:
         arguments = _arguments(inputs, target, workload, rng)
-        activations = [a for a, spec in zip(arguments, inputs, strict=True) if spec.role is not InputRole.PARAMETER]
-        versions = [argument._version for argument in arguments]
+        named = {spec.name: argument for spec, argument in zip(inputs, arguments, strict=True)}
+        states = {spec.name: named[spec.name] for spec in inputs if spec.role is InputRole.STATE}
+        given = {
+            spec.name: named[spec.name]
+            if spec.name in named
+            else draw_input(spec, workload.axes, Distribution.NORMAL, rng)
+            for spec in activations
+        } | {name: state.clone() for name, state in states.items()}
+        versions = {name: argument._version for name, argument in named.items() if name not in states}
         try:
             with torch.no_grad():
-                expected, got = _tuple(target(*activations)), _tuple(reference(*arguments))
+                expected, got = _tuple(served(*given.values())), _tuple(reference(*arguments))
         except (RuntimeError, IndexError) as error:
             if workload.is_hidden:
                 continue
             raise Obstructed(f"it fails at {workload.name}: {error}") from error
-        if versions != [argument._version for argument in arguments]:
+        if versions != {name: named[name]._version for name in versions}:
             raise Obstructed("it changes its inputs or buffers")
         for spec, ours, theirs, of_output in zip(outputs, got, expected, seen, strict=True):
-            if not _agree(ours, theirs):
+            if not agree(ours, theirs):
                 raise Obstructed(f"its exported graph gives another {spec.name} at {workload.name}")
             of_output.append((observe_tensor(spec.name, theirs), workload.calls_per_hour))
+        for name, state in states.items():
+            if not agree(state, given[name]):
+                raise Obstructed(f"its exported graph leaves another {name} at {workload.name}")
         agreed.append(workload)
     ordered = []
     for spec, of_output in zip(outputs, seen, strict=True):
@@ -293,7 +323,8 @@ def _bound(task: KernelTask) -> ErrorBound:
         torch.set_num_threads(threads)
 
 
-def _agree(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+def agree(ours: torch.Tensor, theirs: torch.Tensor) -> bool:
+    """Whether two computations of one function in the same type gave the same."""
     if ours.shape != theirs.shape or ours.dtype != theirs.dtype:
         return False
     return torch.allclose(ours, theirs, rtol=_VERIFY_TOLERANCE, atol=_VERIFY_TOLERANCE, equal_nan=True)

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from candidates.call_shapes import CallShapes, name_call_shapes
-from candidates.exported_op import Obstructed, admit, export_op, identifier
+from candidates.call_shapes import CallShapes, is_of_cache, name_call_shapes
+from candidates.exported_op import Obstructed, admit, export_op
 from candidates.serving_build.runtime import can_be_kept
-from candidates.site_callable import SiteCallable
+from candidates.site_call import call_at, describe_call, input_name
+from candidates.site_callable import NamedCall
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, has_blocks
 from candidates.weight_formats import WeightFormat
 from candidates.workloads import SeenWorkload, select_workloads
@@ -60,10 +61,7 @@ def _extract(
         raise Obstructed(_why_no_call_is_plain(captured.calls))
     if not any(shaped.call.calls_per_hour for shaped in shapes.calls):
         raise Obstructed("no call of the traffic has the shapes of a kernel: " + _why_no_call_is_plain(captured.calls))
-    target = SiteCallable(model, site).eval()
-    if not target.takes(shapes.arguments):
-        raise Obstructed(f"it takes its tensors as {', '.join(shapes.arguments)}, not as its leading arguments")
-
+    target = call_at(model, site, shapes)
     selection = select_workloads(
         [
             SeenWorkload(
@@ -78,8 +76,14 @@ def _extract(
     )
     left_out = sum(call.calls_per_hour * time_us(call) for call in shapes.left_out)
     kept = sum(shaped.call.calls_per_hour * time_us(shaped.call) for shaped in shapes.calls)
-    exported = export_op(target, _activations(shapes), selection.workloads)
-    return KernelTask(
+    exported = export_op(
+        target,
+        _activations(shapes),
+        selection.workloads,
+        served=target.as_served if isinstance(target, NamedCall) else None,
+        is_named=isinstance(target, NamedCall),
+    )
+    task = KernelTask(
         op=site.op,
         site=site.pattern,
         level=SiteLevel(site.level),
@@ -94,6 +98,8 @@ def _extract(
         device_id=device_id,
         threads=threads,
     )
+    describe_call(model, site, task, shapes)  # and holds every instance to the task
+    return task
 
 
 def allow_bfloat16_weights(task: KernelTask) -> KernelTask | None:
@@ -128,6 +134,8 @@ def _is_plain_matrix(spec: InputSpec) -> bool:
 
 
 def _why_no_call_is_plain(calls: Sequence[SiteCall]) -> str:
+    if any(call.cache is not None and call.cache.grows_by > 1 for call in calls if call.calls_per_hour):
+        return "it adds several tokens at once to its cache; only a decode step, which adds one, becomes a task"
     settings = {f"{name}={value}": None for call in calls for name, value in call.settings}
     if settings:
         return f"it is called with {', '.join(settings)}, and a kernel takes tensors alone"
@@ -135,15 +143,22 @@ def _why_no_call_is_plain(calls: Sequence[SiteCall]) -> str:
 
 
 def _activations(shapes: CallShapes) -> list[InputSpec]:
+    """And states: the keys and values of a cache."""
     return [
         InputSpec(
-            name=identifier(argument),
+            name=input_name(shapes, argument),
             element_type=element_type,
             shape=shape,
             dim_order=dim_order,
-            role=InputRole.ACTIVATION,
+            allocated=allocated,
+            role=InputRole.STATE if is_of_cache(shapes.cache, argument) else InputRole.ACTIVATION,
         )
-        for argument, element_type, shape, dim_order in zip(
-            shapes.arguments, shapes.element_types, shapes.shapes, shapes.dim_orders, strict=True
+        for argument, element_type, shape, allocated, dim_order in zip(
+            shapes.arguments,
+            shapes.element_types,
+            shapes.shapes,
+            shapes.allocated,
+            shapes.dim_orders,
+            strict=True,
         )
     ]

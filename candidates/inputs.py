@@ -11,6 +11,8 @@ import torch
 from candidates.task import ElementType, InputRole, InputSpec, KernelTask, TensorSpec, Workload
 from candidates.weight_formats import drawn_for
 
+_BEYOND = {ElementType.INT64: 2**63 - 1, ElementType.INT32: 2**31 - 1, ElementType.BOOL: True}
+
 Values = npt.NDArray[np.float32]
 
 
@@ -68,9 +70,21 @@ def draw_input(
 
 
 def laid_out(values: torch.Tensor, spec: TensorSpec, axes: dict[str, int]) -> torch.Tensor:
-    """`values` ([sizes], any layout) copied into a fresh tensor with the spec's type and strides."""
-    tensor = torch.empty_strided(spec.sizes(axes), spec.strides(axes), dtype=getattr(torch, spec.element_type.value))
+    """`values` ([sizes], any layout) copied into a fresh tensor with the spec's type and strides.
+
+    Beyond it, where more is allocated, lies nothing that a kernel may use: NaN, or the largest integer.
+    """
+    dtype = getattr(torch, spec.element_type.value)
+    tensor = torch.empty_strided(spec.allocated_sizes(axes), spec.strides(axes), dtype=dtype)
+    if spec.allocated is not None:
+        tensor.fill_(_BEYOND.get(spec.element_type, math.nan))
+        tensor = tensor.as_strided(spec.sizes(axes), spec.strides(axes))
     return tensor.copy_(values.reshape(tensor.shape))  # numpy makes a vector of a scalar
+
+
+def whole_allocation(tensor: torch.Tensor, spec: TensorSpec, axes: dict[str, int]) -> torch.Tensor:
+    """All the memory of a tensor that is laid out as `spec` says, `[allocated sizes]`, shared with it."""
+    return tensor.as_strided(spec.allocated_sizes(axes), spec.strides(axes))
 
 
 def _draw_parameter(sizes: tuple[int, ...], rng: np.random.Generator) -> Values:

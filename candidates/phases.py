@@ -44,6 +44,8 @@ def is_of_phase(op: str, axes: Mapping[str, int]) -> bool:
         return True
     if "tokens" in axes:
         return (axes["tokens"] == 1) == (phase == DECODE)
+    if "context" in axes:
+        return phase == DECODE  # only a call that adds one token to a cache needs not say how many it adds
     # More rows may be those of a batch as those of a prompt.
     return axes.get("rows") == 1 and phase == DECODE
 

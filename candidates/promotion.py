@@ -140,20 +140,35 @@ class WonKernel(Record):
     module_paths: tuple[str, ...]
     level: SiteLevel
     workloads: frozenset[str]
-    """Names of the public workloads: two tasks with none in common serve different calls."""
+    """The calls that the public workloads are, as `KernelTask.public_calls` names them."""
     saved_share: float
     """Of device time: the site's share times (1 - 1 / speedup)."""
 
     def lies_within(self, outer: "WonKernel") -> bool:
         """Whether every call that this kernel serves happens inside a call that `outer` serves.
 
-        A function, which has no module paths, may be called from anywhere.
+        A function without module paths may be called from anywhere.
         """
         is_inside = bool(self.module_paths) and all(
             any(path == module or path.startswith(f"{module}.") for module in outer.module_paths)
             for path in self.module_paths
         )
-        return is_inside and self.level is not outer.level and bool(self.workloads & outer.workloads)
+        if not is_inside or self.level is outer.level:
+            return False
+        own, others = (list(map(_axes_of, each.workloads)) for each in (self, outer))
+        return any(_may_be_of_one_pass(a, b) for a in own for b in others)
+
+
+def _axes_of(call: str) -> dict[str, int]:
+    """And `rows`, which some calls have in place of a batch of tokens."""
+    axes = {axis: int(size) for axis, _, size in (part.partition("=") for part in call.split(",")) if size}
+    return {"rows": axes["batch"] * axes["tokens"]} | axes if {"batch", "tokens"} <= axes.keys() else axes
+
+
+def _may_be_of_one_pass(a: dict[str, int], b: dict[str, int]) -> bool:
+    """A call of attention has a context, one of a norm within the same layer has none: what both have must agree."""
+    shared = a.keys() & b.keys()
+    return (bool(shared) or a == b) and all(a[axis] == b[axis] for axis in shared)
 
 
 def choose_levels(kernels: Sequence[WonKernel]) -> tuple[WonKernel, ...]:

@@ -25,8 +25,9 @@ def write_reference(graph: fx.Graph, names: Mapping[str, str]) -> str:
     Raises CannotWrite for a node that is neither an aten op nor arithmetic of sizes.
     """
     writer = _Writer(names)
+    needed = _needed(graph)
     for node in graph.nodes:
-        if node.op == "call_function" and (node.users or _has_effect(node)):
+        if node.op == "call_function" and node in needed:
             writer.write(node)
         elif node.op == "get_attr":
             raise CannotWrite(f"it holds the constant {node.target}")
@@ -34,6 +35,15 @@ def write_reference(graph: fx.Graph, names: Mapping[str, str]) -> str:
     results = ", ".join(writer.expression(result) for result in returned)
     lines = [*writer.lines, f"return {results}"]
     return f"def reference({', '.join(names.values())}):\n" + "".join(f"    {line}\n" for line in lines)
+
+
+def _needed(graph: fx.Graph) -> set[fx.Node]:
+    """Nodes that the results or an effect depend on."""
+    needed: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if node.op == "output" or _has_effect(node) or not needed.isdisjoint(node.users):
+            needed.add(node)
+    return needed
 
 
 def _has_effect(node: fx.Node) -> bool:
@@ -55,6 +65,9 @@ class _Writer:
         if node.target is torch.ops.aten.sym_size.int:
             self._names[node.name] = text  # `x.shape[0]` reads better in place
             return
+        if not node.users:
+            self.lines.append(text)
+            return
         name = node.name
         while name in self._taken:
             name += "_"
@@ -72,8 +85,11 @@ class _Writer:
         raise CannotWrite(f"it passes {value!r}, a {type(value).__name__}")
 
     def _is_nothing(self, node: fx.Node) -> bool:
-        """Casts to the type that a tensor has, dropout out of training, and aliases."""
+        """Casts to the type that a tensor has, dropout out of training, slices of everything, and aliases."""
         match node.target:
+            case torch.ops.aten.slice.Tensor:
+                _, _, start, end, step = _slice_arguments(node)
+                return start in (None, 0) and end in (None, _END) and step == 1
             case torch.ops.aten.to.dtype | torch.ops.aten.to.dtype_layout | torch.ops.aten._to_copy.default:
                 return bool(_value(node.args[0]).dtype == _value(node).dtype)
             case torch.ops.aten.dropout.default:
@@ -116,8 +132,7 @@ class _Writer:
         return f"torch.ops.{target}({', '.join(arguments + keywords)})"
 
     def _slice(self, node: fx.Node) -> str:
-        given: list[Any] = list(node.args)
-        source, dim, start, end, step = given + [0, None, None, 1][len(given) - 1 :]
+        source, dim, start, end, step = _slice_arguments(node)
         rank = _value(source).dim()
         low = "" if start in (None, 0) else self.expression(start)
         high = "" if end in (None, _END) else self.expression(end)
@@ -125,6 +140,12 @@ class _Writer:
         place = dim % rank
         index = f"..., {part}" if place == rank - 1 and rank > 1 else ", ".join([":"] * place + [part])
         return f"{self.expression(source)}[{index}]"
+
+
+def _slice_arguments(node: fx.Node) -> list[Any]:
+    """Source, dim, start, end, step."""
+    given: list[Any] = list(node.args)
+    return given + [0, None, None, 1][len(given) - 1 :]
 
 
 def _keywords(node: fx.Node) -> dict[str, Any]:

@@ -5,13 +5,15 @@ from collections.abc import Callable, Sequence
 from torch import nn
 
 from candidates.benchmark.exclusive import exclusive_slot
+from candidates.call_shapes import name_call_shapes
 from candidates.describe_hot_ops import coverage, describe_hot_ops, rank_correlations, unmatched_calls
 from candidates.device import DeviceCeilings
 from candidates.extraction import Obstacle, extract_task
 from candidates.floor import floor_us
 from candidates.phases import split_phases
 from candidates.run import Ranking, ReplayRecord
-from candidates.serving_build.manifest import site_of
+from candidates.serving_build.manifest import CallArguments, site_of
+from candidates.site_call import describe_call
 from candidates.site_timing import SiteTimes, choose_threads, measure_sites
 from candidates.task import Architecture, KernelTask
 from traces.capture import capture_calls, find_model_sites
@@ -74,13 +76,19 @@ def survey_hot_ops(
         eager_decode_us_by_threads=dict(threads.decode_us_by_threads),
         hot_ops=hot_ops,
         sites={
-            task.id: site_of(part.site, sites)
+            task.id: site_of(part.site, sites, _call_of(module, part, task))
             for part in parts
             if isinstance(task := extracted[part.site.op], KernelTask)
         },
         rank_correlation=rank_correlations(hot_ops),
         unmatched=unmatched_calls(parts, extracted),
     )
+
+
+def _call_of(module: nn.Module, part: CapturedSite, task: KernelTask) -> CallArguments | None:
+    shapes = name_call_shapes(part.calls)
+    assert shapes is not None, "a site with a task has named shapes"
+    return describe_call(module, part.site, task, shapes)
 
 
 def _heaviest_decode(passes: dict[ModelCall, CallRate]) -> ModelCall:

@@ -4,6 +4,8 @@ It does not say how to judge or to time a candidate; `candidates.judge` and `can
 """
 
 import functools
+import math
+import operator
 from enum import StrEnum
 from typing import Annotated
 
@@ -51,7 +53,7 @@ class SiteLevel(StrEnum):
 
 
 class TensorSpec(Record):
-    """A dense tensor: every element has its own address, dims may lie in memory in any order.
+    """A tensor in which every element has its own address, dims may lie in memory in any order.
 
     `shape` gives each dim as a number or as the name of an axis. `dim_order` lists the dims from outermost to
     innermost in memory; `(0, 2, 1, 3)` is a `[b, t, h, d]` buffer seen as `[b, h, t, d]`.
@@ -61,6 +63,9 @@ class TensorSpec(Record):
     element_type: ElementType
     shape: tuple[int | str, ...]
     dim_order: tuple[int, ...]
+    allocated: tuple[int | str, ...] | None = None
+    """Sizes in memory, dim by dim, of a tensor that is the front of a larger one, such as a KV cache that grows into
+    what is reserved for it. None: it is dense, and `shape` says it."""
 
     @model_validator(mode="after")
     def _is_permutation(self) -> "TensorSpec":
@@ -68,13 +73,32 @@ class TensorSpec(Record):
             raise ValueError(f"dim_order {self.dim_order} of {self.name} is not a permutation of its dims {self.shape}")
         return self
 
+    @model_validator(mode="after")
+    def _allocation_holds_it(self) -> "TensorSpec":
+        if self.allocated is None:
+            return self
+        pairs = list(zip(self.shape, self.allocated, strict=False))
+        is_too_small = any(isinstance(own, int) and isinstance(room, int) and own > room for own, room in pairs)
+        if len(self.allocated) != len(self.shape) or is_too_small:
+            raise ValueError(f"{self.name} {self.shape} does not lie in what is allocated for it: {self.allocated}")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _leave_out_no_allocation(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
+        """A task of dense tensors keeps the id that it had before there were others."""
+        return _without(serialize(self), "allocated")
+
     def sizes(self, axes: dict[str, int]) -> tuple[int, ...]:
         """The shape with axis names replaced by their sizes."""
-        return tuple(axes[dim] if isinstance(dim, str) else dim for dim in self.shape)
+        return _sizes(self.shape, axes)
+
+    def allocated_sizes(self, axes: dict[str, int]) -> tuple[int, ...]:
+        """Of all the memory that is its own; `sizes` of a dense tensor."""
+        return _sizes(self.shape if self.allocated is None else self.allocated, axes)
 
     def strides(self, axes: dict[str, int]) -> tuple[int, ...]:
         """Strides in elements, following `dim_order`."""
-        sizes = self.sizes(axes)
+        sizes = self.allocated_sizes(axes)
         strides = [0] * len(sizes)
         step = 1
         for dim in reversed(self.dim_order):
@@ -83,16 +107,19 @@ class TensorSpec(Record):
         return tuple(strides)
 
     def numel(self, axes: dict[str, int]) -> int:
-        count = 1
-        for size in self.sizes(axes):
-            count *= size
-        return count
+        """Elements of the tensor itself."""
+        return math.prod(self.sizes(axes))
+
+    def allocated_numel(self, axes: dict[str, int]) -> int:
+        return math.prod(self.allocated_sizes(axes))
 
     def size_bytes(self, axes: dict[str, int]) -> int:
+        """Of all that is allocated for it."""
+        return self.allocated_numel(axes) * self.element_type.size_bytes
+
+    def content_bytes(self, axes: dict[str, int]) -> int:
+        """Of the tensor itself."""
         return self.numel(axes) * self.element_type.size_bytes
-
-
-_LEFT_OUT = ("below", "stored_as")
 
 
 class InputSpec(TensorSpec):
@@ -123,8 +150,7 @@ class InputSpec(TensorSpec):
     @model_serializer(mode="wrap")
     def _leave_out_what_is_not_said(self, serialize: SerializerFunctionWrapHandler) -> dict[str, object]:
         """A task without ranges or formats keeps the id that it had before there were any."""
-        fields: dict[str, object] = serialize(self)
-        return {name: value for name, value in fields.items() if value is not None or name not in _LEFT_OUT}
+        return _without(serialize(self), "below", "stored_as", "allocated")
 
     def kept_bytes(self, axes: dict[str, int]) -> int:
         """Of the parameter as a kernel may keep it, of anything else as it is."""
@@ -136,6 +162,15 @@ def has_blocks(spec: TensorSpec) -> bool:
     rank = len(spec.shape)
     width = spec.shape[-1] if rank > 1 and spec.dim_order[-1] == rank - 1 else 0
     return isinstance(width, int) and width > 0 and width % BLOCK == 0
+
+
+def _sizes(shape: tuple[int | str, ...], axes: dict[str, int]) -> tuple[int, ...]:
+    return tuple(axes[dim] if isinstance(dim, str) else dim for dim in shape)
+
+
+def _without(fields: dict[str, object], *optional: str) -> dict[str, object]:
+    """Of what is optional only what is said."""
+    return {name: value for name, value in fields.items() if value is not None or name not in optional}
 
 
 class Workload(Record):
@@ -217,12 +252,16 @@ class KernelTask(Record):
         names = [spec.name for spec in (*self.inputs, *self.outputs)]
         if len(set(names)) != len(names):
             raise ValueError(f"tensor names of task {self.op} are not unique: {names}")
-        used = {dim for spec in (*self.inputs, *self.outputs) for dim in spec.shape if isinstance(dim, str)}
+        tensors = (*self.inputs, *self.outputs)
+        used = {dim for spec in tensors for dim in (*spec.shape, *(spec.allocated or ())) if isinstance(dim, str)}
         if not used <= set(self.axes):
             raise ValueError(f"task {self.op} uses axes {sorted(used - set(self.axes))} that it does not declare")
         for workload in self.workloads:
             if set(workload.axes) != set(self.axes):
                 raise ValueError(f"workload {workload.name} of task {self.op} does not give exactly {self.axes}")
+            for spec in tensors:
+                if any(map(operator.gt, spec.sizes(workload.axes), spec.allocated_sizes(workload.axes))):
+                    raise ValueError(f"{spec.name} of task {self.op} outgrows its memory at workload {workload.name}")
         return self
 
     @functools.cached_property
@@ -237,6 +276,18 @@ class KernelTask(Record):
     @property
     def hidden_workloads(self) -> tuple[Workload, ...]:
         return tuple(workload for workload in self.workloads if workload.is_hidden)
+
+    @property
+    def shape_axes(self) -> tuple[Identifier, ...]:
+        """Axes that some tensor's shape has; the others only say how much memory lies around one."""
+        named = {dim for spec in (*self.inputs, *self.outputs) for dim in spec.shape}
+        return tuple(axis for axis in self.axes if axis in named)
+
+    @property
+    def public_calls(self) -> frozenset[str]:
+        """Names of the public workloads, with the one token that a call adds to a state, which is no axis."""
+        is_decode = any(spec.allocated is not None for spec in self.inputs)
+        return frozenset(each.name + ",tokens=1" * is_decode for each in self.public_workloads)
 
     @property
     def public_calls_per_hour(self) -> dict[str, float]:
@@ -264,8 +315,8 @@ class KernelTask(Record):
 
     def activation_bytes(self, workload: Workload) -> int:
         """Bytes of one call that are not parameters: activations and states read, outputs written."""
-        inputs = sum(spec.size_bytes(workload.axes) for spec in self.inputs if spec.role is not InputRole.PARAMETER)
-        return inputs + sum(spec.size_bytes(workload.axes) for spec in self.outputs)
+        inputs = sum(spec.content_bytes(workload.axes) for spec in self.inputs if spec.role is not InputRole.PARAMETER)
+        return inputs + sum(spec.content_bytes(workload.axes) for spec in self.outputs)
 
     def moved_bytes(self, workload: Workload) -> int:
         """The least that one call moves: every input read once, every output written once."""

@@ -3,22 +3,28 @@
 import contextlib
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import nn
 
+from traces.cache_growth import HeldByLayer, find_growth, held_by_layers
 from traces.find_sites import find_sites, layer_kinds
 from traces.interpose import interposed, replace_attribute
 from traces.model_calls import CallRate, ModelCall, model_calls
 from traces.replay.step import EngineStep
 from traces.served_model import ModelError, SyntheticCache, fake_mode_of, forward
-from traces.sites import CapturedSite, ObservedTensor, OpSite, SiteCall
+from traces.sites import CapturedSite, Constant, ObservedCache, ObservedTensor, OpSite, SiteCall, SiteKind
 
-PROBES = (ModelCall(batch=2, tokens=3, context=7), ModelCall(batch=3, tokens=5, context=11))
+PROBES = (
+    ModelCall(batch=2, tokens=3, context=7),
+    ModelCall(batch=3, tokens=5, context=11),
+    ModelCall(batch=3, tokens=1, context=6),
+    ModelCall(batch=5, tokens=1, context=12),
+)
 """Calls that no traffic makes: all their sizes differ, so they tell which dims follow batch, tokens and context also
-where the traffic holds one of them still."""
+where the traffic holds one of them still. Some are those of decode, which some sites see by other arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +32,8 @@ class CallForm:
     """What tells one call at a site from another."""
 
     tensors: tuple[ObservedTensor, ...]
+    cache: ObservedCache | None
+    constants: tuple[tuple[str, Constant], ...]
     settings: tuple[tuple[str, str], ...]
 
 
@@ -73,12 +81,14 @@ def observe(model: nn.Module, sites: Sequence[OpSite], call: ModelCall) -> list[
     times = [1]
 
     def wrap(index: int, original: Callable[..., Any]) -> Callable[..., Any]:
-        name_arguments = _ArgumentNames(original)
+        names = _ArgumentNames(original, binds_constants=sites[index].kind is SiteKind.MODULE)
 
         def observing(*arguments: Any, **keywords: Any) -> Any:
-            form = name_arguments.form_of(arguments, keywords)
+            observation = names.observe(arguments, keywords)
+            result = original(*arguments, **keywords)
+            form = observation.form()
             seen[index][form] = seen[index].get(form, 0) + times[0]
-            return original(*arguments, **keywords)
+            return result
 
         return observing
 
@@ -120,9 +130,10 @@ def _run_and_repeat(
 
 
 class _ArgumentNames:
-    """Sorts the arguments of a callable into tensors and settings."""
+    """Sorts the arguments of a callable into tensors, caches, constants and other settings."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], *, binds_constants: bool) -> None:
+        self._binds_constants = binds_constants
         try:
             self._signature = inspect.signature(function)
         except ValueError:  # a builtin that does not tell its parameters
@@ -133,17 +144,23 @@ class _ArgumentNames:
                 ]
             )
 
-    def form_of(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> CallForm:
-        tensors: list[ObservedTensor] = []
-        settings: list[tuple[str, str]] = []
+    def observe(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> "_Observation":
+        """Before the call."""
+        seen = _Observation()
         for name, value, default in self._named(arguments, keywords):
             is_group = isinstance(value, tuple | list)
             parts = {f"{name}.{i}": part for i, part in enumerate(value)} if is_group else {name: value}
             if parts and all(isinstance(part, torch.Tensor) for part in parts.values()):
-                tensors += [observe_tensor(argument, part) for argument, part in parts.items()]
-            elif value is not None and not _is_default(value, default):
-                settings.append((name, _describe(value)))
-        return CallForm(tuple(tensors), tuple(settings))
+                seen.tensors += [observe_tensor(argument, part) for argument, part in parts.items()]
+            elif value is None or _is_default(value, default):
+                continue
+            elif self._binds_constants and isinstance(value, Constant):
+                seen.constants.append((name, value))
+            elif (held := held_by_layers(value)) is not None:
+                seen.caches[name] = (value, held)
+            else:
+                seen.settings.append((name, _describe(value)))
+        return seen
 
     def _named(self, arguments: Sequence[Any], keywords: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
         for name, value in self._signature.bind(*arguments, **keywords).arguments.items():
@@ -155,6 +172,27 @@ class _ArgumentNames:
                     yield from ((key, part, parameter.empty) for key, part in value.items())
                 case _:
                     yield name, value, parameter.default
+
+
+@dataclass(slots=True)
+class _Observation:
+    """Of one call; what it does to a cache is known when it is over."""
+
+    tensors: list[ObservedTensor] = field(default_factory=list)
+    constants: list[tuple[str, Constant]] = field(default_factory=list)
+    settings: list[tuple[str, str]] = field(default_factory=list)
+    caches: dict[str, tuple[Any, list[HeldByLayer]]] = field(default_factory=dict)
+
+    def form(self) -> CallForm:
+        tensors, settings, updated = list(self.tensors), list(self.settings), None
+        for name, (cache, before) in self.caches.items():
+            grown = find_growth(name, cache, before)
+            if grown is None or updated is not None:
+                settings.append((name, _describe(cache)))
+                continue
+            updated, layer = grown, cache.layers[grown.layer]
+            tensors += [observe_tensor(f"{name}.{part}", getattr(layer, part)) for part in ("keys", "values")]
+        return CallForm(tuple(tensors), updated, tuple(self.constants), tuple(settings))
 
 
 def observe_tensor(argument: str, tensor: torch.Tensor) -> ObservedTensor:
@@ -188,6 +226,8 @@ def _site_calls(of_site: Mapping[CallForm, Mapping[ModelCall, CallRate]]) -> tup
                 tensors=form.tensors,
                 calls_per_hour=total.per_hour,
                 calls_per_hour_by_class=total.per_hour_by_class,
+                cache=form.cache,
+                constants=form.constants,
                 settings=form.settings,
                 sources=sources,
             )

@@ -7,6 +7,7 @@ the run of plain tensor operations between the child modules of a block (`LlamaM
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from traces.model_calls import CallRate, ModelCall
 
@@ -43,7 +44,8 @@ class OpSite:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ObservedTensor:
     argument: str
-    """Parameter of the module's forward or of the function; `name.0`, `name.1` for a tuple's parts."""
+    """Parameter of the module's forward or of the function; `name.0`, `name.1` for a tuple's parts, `name.keys` and
+    `name.values` for those of a cache."""
     shape: tuple[int, ...]
     strides: tuple[int, ...]
     element_type: str
@@ -51,16 +53,38 @@ class ObservedTensor:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ObservedCache:
+    """A key/value cache among the arguments: an object whose `layers` hold `keys` and `values`, one of which the
+    module made longer."""
+
+    argument: str
+    layer: int
+    """The one of its layers that the site's first module updates."""
+    grows_along: int
+    """The dim of keys and values that became longer."""
+    grows_by: int
+    sample: Any = field(compare=False, repr=False)
+    """The object itself, after the call."""
+
+
+Constant = bool | int | float | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SiteCall:
     """One distinct call at a site: the tensors it got, and how often an hour of the replayed traffic makes it."""
 
     tensors: tuple[ObservedTensor, ...]
-    """Tensor arguments in order, parameters not among them."""
+    """Tensor arguments in order, parameters not among them; of a cache the `keys` and `values` that the module
+    updates, as they are after the call."""
     calls_per_hour: float
     """0: a probe of the capture, which no traffic asked for; it only shows which dims may vary."""
     calls_per_hour_by_class: Mapping[str, float] = field(default_factory=dict)
+    cache: ObservedCache | None = None
+    constants: tuple[tuple[str, Constant], ...] = ()
+    """Of a module: arguments that are numbers or words and not what they are by default, by name."""
     settings: tuple[tuple[str, str], ...] = ()
-    """Arguments that are neither tensors nor defaults, by name; a kernel of tensors alone cannot serve such a call."""
+    """Other arguments that are neither tensors nor defaults, by name; no kernel can serve such a call."""
     sources: Mapping[ModelCall, CallRate] = field(default_factory=dict)
     """The forward passes of the model that make this call; rates are of this call and sum to `calls_per_hour`."""
 

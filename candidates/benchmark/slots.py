@@ -241,7 +241,7 @@ class Slots:
 
 
 def _column(spec: TensorSpec, workload: Workload, arena: Arena, places: Sequence[Place]) -> _Column:
-    first, size, elements = places[0], spec.size_bytes(workload.axes), spec.numel(workload.axes)
+    first, size, elements = places[0], spec.size_bytes(workload.axes), spec.allocated_numel(workload.axes)
     # Slots of one size that are allocated in a row lie equally far from each other.
     step_bytes = places[1].offset_bytes - first.offset_bytes if len(places) > 1 else size
     return _Column(

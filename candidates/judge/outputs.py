@@ -11,6 +11,7 @@ import numpy as np
 import torch
 
 from candidates.error_bound import SPREAD, allowed_error, find_errors_nearby, is_small
+from candidates.inputs import whole_allocation
 from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
 from candidates.reference import run_oracle
 from candidates.task import ElementType, InputRole, KernelTask, TensorSpec, Workload
@@ -49,9 +50,12 @@ def check_outputs(
 ) -> Rejected | float:
     """The verdict on one call's results, or the largest error seen as a share of its bound (0 to 1).
 
-    `inputs` by name as they were before the call, states included; `got` by name: outputs, then states.
+    `inputs` by name as they were before the call, states included; `got` by name: outputs, then states. Of a state
+    both are views of all that is allocated for it.
     """
-    found = compare_results(task, inputs, run_oracle(task, inputs), got)
+    found = find_written_beyond(task, workload, inputs, got) or compare_results(
+        task, inputs, run_oracle(task, inputs), got
+    )
     return rejected(workload, found, seed=seed, distribution=distribution) if isinstance(found, Fault) else found
 
 
@@ -95,6 +99,23 @@ def compare_results(
 def result_specs(task: KernelTask) -> tuple[TensorSpec, ...]:
     """What a call leaves: outputs, then states."""
     return (*task.outputs, *task.inputs_of(InputRole.STATE))
+
+
+def find_written_beyond(
+    task: KernelTask, workload: Workload, inputs: Mapping[str, torch.Tensor], got: Mapping[str, torch.Tensor]
+) -> Fault | None:
+    """Memory that is allocated for a state, not part of it, and changed by the call."""
+    for spec in task.inputs_of(InputRole.STATE):
+        if spec.allocated is None:
+            continue
+        before, after = (whole_allocation(each[spec.name], spec, workload.axes) for each in (inputs, got))
+        changed = bits(before) != bits(after)
+        changed[tuple(slice(size) for size in spec.sizes(workload.axes))] = False
+        if bool(changed.any()):
+            where = list(_first_index(changed))
+            message = f"memory that is reserved for {spec.name} beyond its end was overwritten, the first at {where}"
+            return Fault(reason=Reason.WROTE_OUT_OF_BOUNDS, message=message)
+    return None
 
 
 def poison(tensor: torch.Tensor, element_type: ElementType, pattern: int) -> None:
@@ -162,6 +183,13 @@ def _compare(
         if not bool(same.all()):
             return _wrong(spec, Reason.WRONG_NON_FINITE, ~same, _first_index(~same), expected, value, None)
         value, exact = torch.where(finite, value, 0.0), torch.where(finite, exact, 0.0)
+    if spec.allocated is not None:
+        # It grows in place, and the rows that the op leaves are nobody's to round.
+        before = inputs[spec.name]
+        is_left = (before.double() == exact).all(dim=-1, keepdim=True)
+        changed = is_left & (bits(before) != bits(got))
+        if bool(changed.any()):
+            return _wrong(spec, Reason.WRONG_VALUES, changed, _first_index(changed), exact, value, None)
     bound, error = task.error_bound, (value - exact).abs_()
     allowed = allowed_error(bound, exact, got.dtype)
     if Defence.DERIVED_BOUND not in defences:

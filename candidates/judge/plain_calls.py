@@ -8,6 +8,7 @@ import torch
 
 from candidates.candidate import Candidate
 from candidates.gpu_fingerprint import gpu_slot
+from candidates.inputs import whole_allocation
 from candidates.judge.judge import GpuBench
 from candidates.judge.python_runner import Watch, open_python_runner
 from candidates.judge.runner_process import RunnerProcess
@@ -103,7 +104,8 @@ def _place_calls(
         segment = Segment.INPUTS if role is InputRole.ACTIVATION else Segment.OUTPUTS
         slot = arena.allocate(segment, spec.size_bytes(workload.axes))
         if role is not None:
-            view_of(arena, slot, spec, workload.axes).copy_(inputs[spec.name])
+            view = view_of(arena, slot, spec, workload.axes)
+            whole_allocation(view, spec, workload.axes).copy_(whole_allocation(inputs[spec.name], spec, workload.axes))
         return slot
 
     specs = (*task.inputs, *task.outputs)

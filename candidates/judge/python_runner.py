@@ -175,6 +175,7 @@ def _describe_call(task: KernelTask, candidate: Candidate | None, watch: Watch |
                 "dtype": spec.element_type.value,
                 "shape": spec.shape,
                 "dim_order": spec.dim_order,
+                "allocated": spec.shape if spec.allocated is None else spec.allocated,
             }
             for spec in (*task.inputs, *task.outputs)
         ],

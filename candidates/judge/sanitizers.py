@@ -19,6 +19,7 @@ import torch
 
 from candidates.builder import LIMITS as BUILD_LIMITS
 from candidates.candidate import Candidate
+from candidates.inputs import whole_allocation
 from candidates.judge.outputs import Fault, rejected
 from candidates.judge.reduced_shapes import Inputs, reduced_calls
 from candidates.judge.sanitizer_report import ReportKind, read_report
@@ -228,7 +229,7 @@ def _encode(task: KernelTask, calls: Sequence[tuple[Workload, Inputs]]) -> bytes
                 words += [_KINDS[spec.role], parameters.index(spec)]
             elif isinstance(spec, InputSpec):
                 words += [_KINDS[spec.role], spec.size_bytes(workload.axes)]
-                contents.append(_content(inputs[spec.name]))
+                contents.append(_content(whole_allocation(inputs[spec.name], spec, workload.axes)))
             else:
                 words += [_OUTPUT, spec.size_bytes(workload.axes)]
     return b"".join([struct.pack(f"={len(words)}Q", *words), *contents])

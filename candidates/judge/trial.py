@@ -7,9 +7,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from candidates.inputs import Distribution, draw_input
+from candidates.inputs import Distribution, draw_input, whole_allocation
 from candidates.judge.defences import ALL_DEFENCES, Defence, Defences
-from candidates.judge.outputs import Fault, bits, compare_results, find_unwritten, poison, result_specs
+from candidates.judge.outputs import (
+    Fault,
+    bits,
+    compare_results,
+    find_unwritten,
+    find_written_beyond,
+    poison,
+    result_specs,
+)
 from candidates.kernel_runner import Call
 from candidates.reference import run_oracle
 from candidates.task import InputRole, KernelTask, TensorSpec, Workload
@@ -110,6 +118,10 @@ class Trial:
                 return unwritten
         worst = 0.0
         for results in case.results:
+            if Defence.GUARD_BANDS in self._defences and (
+                written := find_written_beyond(self.task, self.workload, case.inputs, results)
+            ):
+                return written
             found = compare_results(self.task, case.inputs, case.exact, results, self._defences)
             if isinstance(found, Fault):
                 return found
@@ -147,7 +159,9 @@ class Trial:
                     view = view_of(self._arena, place, spec, self.workload.axes)
                 else:
                     place, view = self._allocate(_segment(spec.role, self._defences), spec)
-                view.copy_(inputs[spec.name])
+                whole_allocation(view, spec, self.workload.axes).copy_(
+                    whole_allocation(inputs[spec.name], spec, self.workload.axes)
+                )
                 places.append(place)
                 if spec.role is InputRole.STATE:
                     left[spec.name] = view
@@ -215,7 +229,8 @@ def place_parameters(task: KernelTask, arena: Arena, rng: np.random.Generator, s
 
 
 def view_of(arena: Arena, place: Place, spec: TensorSpec, axes: dict[str, int]) -> torch.Tensor:
-    return arena.tensor(place, getattr(torch, spec.element_type.value), spec.sizes(axes), spec.strides(axes))
+    whole = arena.tensor(place, getattr(torch, spec.element_type.value), spec.allocated_sizes(axes), spec.strides(axes))
+    return whole[tuple(map(slice, spec.sizes(axes)))]
 
 
 def parameters_bytes(task: KernelTask, sets: int) -> int:

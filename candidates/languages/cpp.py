@@ -133,9 +133,10 @@ which run once per session; `prepared` is 64-byte aligned and of the size that y
 {prepared}
 
 {formats}Rules
-- bfloat16 and float16 are passed as their bits in uint16_t, bool as uint8_t (0 or 1). Tensors are dense and start at
-  multiples of 64 bytes.
-- Inputs are read-only memory except states, which you update in place. Write every element of every output.
+- bfloat16 and float16 are passed as their bits in uint16_t, bool as uint8_t (0 or 1). Tensors are dense, but for
+  those that are said to lie in larger memory, whose strides follow from its sizes; all start at multiples of 64 bytes.
+- Inputs are read-only memory except states, which you update in place: what the function above leaves of one stays bit
+  for bit. Write every element of every output.
 - The result of each element may differ from exact arithmetic by {scaled_error} of the largest magnitude in its row
   (last dim) plus one unit in the last place of the output's type. Two calls on equal inputs must agree bit for bit.
 - omp_get_max_threads() is {threads}. Use OpenMP for threads, nothing else; create no process, open no file for writing,

@@ -9,6 +9,8 @@ def describe_tensor(spec: TensorSpec) -> str:
     layout = "row-major" if spec.dim_order == tuple(range(len(spec.shape))) else f"dims in memory {spec.dim_order}"
     role = spec.role.value if isinstance(spec, InputSpec) else "output, to be written in full"
     values = f", values 0 to {spec.below - 1}" if isinstance(spec, InputSpec) and spec.below is not None else ""
+    if spec.allocated is not None:
+        layout += f" in memory of [{', '.join(map(str, spec.allocated))}], beyond the tensor neither read nor written"
     stored_as = spec.stored_as if isinstance(spec, InputSpec) else None
     kept = "" if stored_as is None else f", may be kept as {stored_as.value}"
     return f"[{shape}] {spec.element_type.value}, {layout}, {role}{values}{kept}"

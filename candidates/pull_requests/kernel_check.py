@@ -58,12 +58,17 @@ class Wrong(Exception):
 
 
 def sizes_and_strides(spec: dict[str, Any], axes: Axes) -> tuple[list[int], list[int]]:
-    sizes = [axes[dim] if isinstance(dim, str) else dim for dim in spec["shape"]]
-    strides, step = [0] * len(sizes), 1
+    """A tensor with `allocated` is the front of a larger one, whose strides it has."""
+    allocated = allocated_sizes(spec, axes)
+    strides, step = [0] * len(allocated), 1
     for dim in reversed(spec["dim_order"]):
         strides[dim] = step
-        step *= sizes[dim]
-    return sizes, strides
+        step *= allocated[dim]
+    return [axes[dim] if isinstance(dim, str) else dim for dim in spec["shape"]], strides
+
+
+def allocated_sizes(spec: dict[str, Any], axes: Axes) -> list[int]:
+    return [axes[dim] if isinstance(dim, str) else dim for dim in spec.get("allocated") or spec["shape"]]
 
 
 def draw(spec: dict[str, Any], axes: Axes, distribution: str, rng: np.random.Generator) -> torch.Tensor:
@@ -228,7 +233,7 @@ def bits(tensor: torch.Tensor) -> torch.Tensor:
 def guarded(spec: dict[str, Any], axes: Axes, pattern: int) -> tuple[torch.Tensor, torch.Tensor]:
     """A tensor full of poison, and the memory around it, which is poisoned too."""
     sizes, strides = sizes_and_strides(spec, axes)
-    count = math.prod(sizes)
+    count = math.prod(allocated_sizes(spec, axes))
     memory = torch.empty(count + 2 * GUARD, dtype=getattr(torch, spec["element_type"]), device=device_of_kernel())
     bits(memory).fill_(POISON[spec["element_type"]][pattern])
     return torch.as_strided(memory, sizes, strides, GUARD), memory
@@ -249,7 +254,9 @@ def run_kernel(kernel: Kernel, inputs: Tensors, axes: Axes, pattern: int) -> Ten
     for spec, memory, before in memories:
         now, then = bits(memory), bits(before)
         if spec in results:
-            then[GUARD:-GUARD] = now[GUARD:-GUARD]  # what may be written
+            sizes, strides = sizes_and_strides(spec, axes)
+            written, spared = (torch.as_strided(each, sizes, strides, GUARD) for each in (now, then))
+            spared.copy_(written)  # what may be written
         if not torch.equal(now, then):
             raise Wrong(f"the kernel wrote to {spec['name']} or beyond it, where it must not")
     return {spec["name"]: tensors[spec["name"]].cpu() for spec in results}

@@ -10,11 +10,18 @@ original code and counted. Install after the weights are in place, and copy a mo
 copy would call kernels with the weights of the first. Signed builds need the package `cryptography`.
 
 One file on purpose: it is copied, signed and read as a whole. In order: what is loaded (`read_verified`), a kernel and
-its counts, the parameters of one place, the call (`_FORWARD`), the place with shadow mode and the op of compiled
-graphs, `Installation`, `install`.
+its counts, the parameters of one place, the memory that caches grow into, the call (`_FORWARD`), the place with shadow
+mode and the op of compiled graphs, `Installation`, `install`.
+
+A module that updates a key/value cache is served in place: the layer of the cache then holds views of a larger buffer,
+whose free end the next call fills. Only the view that was made last is extended there; a copy of a cache that went on,
+one that was cropped or reordered, and one that the original code has extended are moved to a buffer of their own. So
+caches behave as they do without kernels, but for one thing: whoever writes into the tensors of a cache by hand writes
+into those of its shallow copies too.
 """
 
 import contextlib
+import copy
 import ctypes
 import fcntl
 import functools
@@ -29,6 +36,7 @@ import os
 import random
 import re
 import threading
+import weakref
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -48,6 +56,8 @@ SHADOW_ONE_IN = "COMPILER_AGENT_SHADOW_ONE_IN"
 MANIFEST, SIGNATURE, SCHEMA_VERSIONS = "manifest.json", "manifest.ed25519", (2, 3)
 FAULTS_ALLOWED, FAULT_SHARE_ALLOWED = 2, 0.01
 """A kernel is switched off by disagreements and failed comparisons beyond both: so many, and of those compared."""
+RESERVED_STEP = 64
+"""Tokens."""
 PLANS_KEPT = 4096
 """Distinct call shapes remembered per kernel; contexts that grow by one token a step must not fill the memory."""
 
@@ -219,6 +229,11 @@ class _Kernel:
         """For each output, the place of an activation with its shape, type and layout; None where none has them."""
         self.fixed_sizes: dict[str, int] = {}
         """Axes that parameters show."""
+        self.call: dict[str, Any] | None = entry["site"].get("call")
+        """How calls bring the tensors; None: they are the leading arguments."""
+        self.cache: dict[str, Any] | None = None if self.call is None else self.call["cache"]
+        self.reserved = None if self.cache is None else self.activations[-1]["allocated"][self.cache["grows_along"]]
+        """The axis of what is allocated for keys and values."""
         self.plans: dict[Any, _Plan] = {}
         self.misses: Counter[str] = Counter()
         self.shapes: Counter[str] = Counter()
@@ -237,7 +252,7 @@ class _Kernel:
         if has_prepare:
             self._prepared_bytes = _bind(library, f"{entry['prepare']}_bytes", 0, 0, ctypes.c_int64)
             self._prepare = _bind(library, entry["prepare"], len(self.parameters) + 1, 0)
-        self.make_forward = _define(_forward_source(entry, self.models), "make_forward")
+        self.make_forward = _define(_forward_source(self), "make_forward")
 
     def prepare(self, pointers: Sequence[int]) -> torch.Tensor | None:
         """The parameters as the kernel packs them, one byte tensor; None for a kernel that reads them as they are."""
@@ -253,7 +268,7 @@ class _Kernel:
             obstacle = "switched off" if self.switched_off is not None else self._obstacle(tensors, sizes)
             plan = _Plan(obstacle=obstacle, sizes=sizes)
             if obstacle is None:
-                plan.axes = tuple(sizes[axis] for axis in self.entry["axes"])
+                plan.axes = tuple(sizes[axis] for axis in self.entry["axes"] if axis != self.reserved)
                 plan.outputs = [
                     _allocator(spec, sizes, None if model is None else tensors[model])
                     for spec, model in zip(self.entry["outputs"], self.models, strict=True)
@@ -308,8 +323,16 @@ class _Kernel:
         for tensor, spec in zip(tensors, self.activations, strict=True):
             if type(tensor) is not torch.Tensor or not tensor.is_cpu or tensor.layout is not torch.strided:
                 return "arguments"
-            if (difference := _difference(tensor, spec, sizes)) is not None:
+            if self.cache is not None and spec["role"] == "state":
+                grown = list(tensor.shape)
+                grown[self.cache["grows_along"]] += self.cache["grows_by"] if tensor.numel() else 0
+                difference = _shape_difference(tensor.dtype, grown, spec, sizes)
+            else:
+                difference = _difference(tensor, spec, sizes)
+            if difference is not None:
                 return difference
+        if self.cache is not None and self.reserved is not None:
+            sizes[self.reserved] = reserved_length(grown[self.cache["grows_along"]])
         return None if any(_holds(bounds, sizes) for bounds in self.entry["ranges"]) else self.NOT_WON
 
 
@@ -349,6 +372,12 @@ def _type_of(spec: _Spec) -> torch.dtype:
     return dtype
 
 
+def reserved_length(length: int) -> int:
+    """Of the memory that keys and values of this length are moved to when they have none to grow into: geometric, so
+    that growing copies each of them a bounded number of times."""
+    return -(-(length + length // 2) // RESERVED_STEP) * RESERVED_STEP
+
+
 def _sizes_and_strides(spec: _Spec, axes: dict[str, Any]) -> tuple[list[Any], tuple[Any, ...]]:
     sizes = [axes[dim] if isinstance(dim, str) else dim for dim in spec["shape"]]
     return sizes, _strides(sizes, spec["dim_order"])
@@ -365,25 +394,34 @@ def _strides(sizes: Sequence[Any], dim_order: Sequence[int]) -> tuple[Any, ...]:
 
 def _difference(tensor: torch.Tensor, spec: _Spec, axes: dict[str, int]) -> str | None:
     """In what `tensor` differs from `spec`; adds the axis sizes that it shows to `axes`."""
-    if tensor.dtype is not _type_of(spec):
-        return "type"
-    if tensor.dim() != len(spec["shape"]):
-        return "shape"
-    for size, dim in zip(tensor.shape, spec["shape"], strict=True):
-        if size == 0 or size != (axes.setdefault(dim, size) if isinstance(dim, str) else dim):
-            return "shape"
+    if (difference := _shape_difference(tensor.dtype, tensor.shape, spec, axes)) is not None:
+        return difference
     sizes, strides = _sizes_and_strides(spec, axes)
     # The stride of a dim of size 1 is never used, and PyTorch leaves any number there.
     is_laid_out = all(size == 1 or got == want for size, got, want in zip(sizes, tensor.stride(), strides, strict=True))
     return None if is_laid_out else "strides"
 
 
+def _shape_difference(dtype: torch.dtype, sizes: Sequence[int], spec: _Spec, axes: dict[str, int]) -> str | None:
+    if dtype is not _type_of(spec):
+        return "type"
+    if len(sizes) != len(spec["shape"]):
+        return "shape"
+    for size, dim in zip(sizes, spec["shape"], strict=True):
+        if size == 0 or size != (axes.setdefault(dim, size) if isinstance(dim, str) else dim):
+            return "shape"
+    return None
+
+
 def _holds(bounds: Iterable[dict[str, Any]], sizes: dict[str, int]) -> bool:
     return all(bound["low"] <= math.prod(sizes[axis] for axis in bound["axes"]) <= bound["high"] for bound in bounds)
 
 
+_LOOKS = ("shape", "allocated", "element_type", "dim_order")
+
+
 def _model_of(spec: _Spec, activations: Sequence[_Spec]) -> int | None:
-    looks = [[each[key] for key in ("shape", "element_type", "dim_order")] for each in (spec, *activations)]
+    looks = [[each.get(key) for key in _LOOKS] for each in (spec, *activations)]
     return looks.index(looks[0], 1) - 1 if looks[0] in looks[1:] else None
 
 
@@ -488,9 +526,50 @@ class _Parameters:
         return True
 
 
+class _Reserved:
+    """Memory that the keys and values of one layer of a cache grow into."""
+
+    __slots__ = ("_dim", "_tensors", "capacity", "pointers")
+
+    def __init__(
+        self, held: tuple[torch.Tensor, torch.Tensor], dim: int, length: int, dim_order: Sequence[int]
+    ) -> None:
+        """With a copy of what is `held`, for `length` and more."""
+        self._dim, self.capacity, tensors = dim, reserved_length(length), []
+        for tensor in held:
+            sizes = list(tensor.shape)
+            sizes[dim] = self.capacity
+            tensors.append(torch.empty_strided(sizes, _strides(sizes, dim_order), dtype=tensor.dtype))
+            tensors[-1].narrow(dim, 0, tensor.shape[dim]).copy_(tensor)
+        self._tensors = tensors
+        self.pointers = [tensor.data_ptr() for tensor in tensors]
+
+    def front(self, length: int) -> list[torch.Tensor]:
+        """Keys and values of this length, which may be extended."""
+        keys, values = views = [tensor.narrow(self._dim, 0, length) for tensor in self._tensors]
+        number = id(keys)
+        _extensible[number] = (weakref.ref(keys, lambda _: _extensible.pop(number, None)), weakref.ref(values), self)
+        return views
+
+
+_extensible: dict[int, tuple[weakref.ref[torch.Tensor], weakref.ref[torch.Tensor], _Reserved]] = {}
+"""By the id of keys: those beyond whose end nobody has written yet, with their values and their memory."""
+
+
+def _reserve(keys: torch.Tensor, values: torch.Tensor, dim: int, length: int, dim_order: Sequence[int]) -> _Reserved:
+    """Where `keys` and `values` can grow to `length`: the memory that they are the front of, if nobody else extends
+    them there, or else a copy."""
+    found = _extensible.pop(id(keys), None)  # in one step: of two threads one gets it
+    if found is not None:
+        its_keys, its_values, reserved = found
+        if its_keys() is keys and its_values() is values and length <= reserved.capacity:
+            return reserved
+    return _Reserved((keys, values), dim, length, dim_order)
+
+
 _FORWARD = """
-def make_forward(kernel, parameters, original, traced, ordered, compare, share, draw, is_compiling, grad_enabled,
-                 autocast_enabled):
+def make_forward(kernel, parameters, original, traced, bound, compare, share, draw, is_compiling, grad_enabled,
+                 autocast_enabled, cache_layer, reserve):
     function, plans, plan_for, misses = kernel.function, kernel.plans, kernel.plan_for, kernel.misses
     not_won = kernel.NOT_WON
     are_fresh = parameters.are_fresh
@@ -498,15 +577,10 @@ def make_forward(kernel, parameters, original, traced, ordered, compare, share, 
     def forward(*arguments, **keywords):
         if is_compiling():
             return traced(arguments, keywords)
-        if keywords:
-            arguments, keywords = ordered(arguments, keywords)
-        if keywords or len(arguments) != {count}:
-            misses["arguments"] += 1
-            return original(*arguments, **keywords)
-        {tensors} = arguments
+        {bind}
         try:
             key = ({key})
-            plan = plans.get(key) or plan_for(arguments, key)
+            plan = plans.get(key) or plan_for({tensors}, key)
             miss = plan.obstacle
             if miss is None:
                 if grad_enabled() and (parameters.requires_grad{requires_grad}):
@@ -521,16 +595,18 @@ def make_forward(kernel, parameters, original, traced, ordered, compare, share, 
             misses[miss] += 1
             if miss is not_won:
                 plan.calls += 1
-            return original(*arguments)
+            return original({passed_on})
         if share and draw() < share:
-            return compare(arguments)
+            return compare({compared})
         try:
             fixed, make = parameters.pointers, plan.outputs
             {make_outputs}
-            function({pointers}, *plan.axes)
+            {reserve}
+            function({pointers}, {sizes})
         except Exception as error:
             kernel.fail(error)
-            return original(*arguments)
+            return original({passed_on})
+        {extend}
         plan.calls += 1
         return {outputs}
 
@@ -538,23 +614,72 @@ def make_forward(kernel, parameters, original, traced, ordered, compare, share, 
 """
 
 
-def _forward_source(entry: dict[str, Any], models: Sequence[int | None]) -> str:
+_BIND_ORDERED = """
+        if keywords:
+            arguments, keywords = bound(arguments, keywords)
+        if keywords or len(arguments) != {count}:
+            misses["arguments"] += 1
+            return original(*arguments, **keywords)
+        {tensors} = arguments
+"""
+_BIND_NAMED = """
+        given = bound(arguments, keywords)
+        if given is None:
+            misses["arguments"] += 1
+            return original(*arguments, **keywords)
+        {tensors} = given
+"""
+_BIND_CACHED = """
+        given = bound(arguments, keywords)
+        layer = None if given is None else cache_layer(given[-1])
+        if layer is None:
+            misses["arguments"] += 1
+            return original(*arguments, **keywords)
+        {others}, cache = given
+        {states} = layer.keys, layer.values
+"""
+
+
+def _forward_source(kernel: _Kernel) -> str:
     """What replaces the original, written out for the kernel's arguments: it runs hundreds of times a token."""
+    entry, models, call, cache = kernel.entry, kernel.models, kernel.call, kernel.cache
     roles = [spec["role"] for spec in entry["inputs"]]
     activations, parameters, outputs = itertools.count(), itertools.count(), range(len(models))
     pointers = [
         f"fixed[{next(parameters)}]" if role == "parameter" else f"t{next(activations)}.data_ptr()" for role in roles
     ]
-    pointers += [f"o{n}.data_ptr()" for n in outputs] + ["fixed[-1]"] * (entry["prepare"] is not None)
     names = [f"t{n}" for n in range(next(activations))]
+    tensors = f"[{', '.join(names)}]"
+    reserve = extend = "pass"
+    sizes = "*plan.axes"
+    if cache is not None:
+        bind = _BIND_CACHED.format(others=", ".join(names[:-2]), states=", ".join(names[-2:]))
+        reserve = f"reserved = reserve({names[-2]}, {names[-1]})"
+        length = f"{names[-2]}.shape[{cache['grows_along']}] + {cache['grows_by']}"
+        extend = f"layer.keys, layer.values = reserved.front({length})"
+        for n, name in enumerate(names[-2:]):
+            pointers[pointers.index(f"{name}.data_ptr()")] = f"reserved.pointers[{n}]"
+        known = (f"plan.axes[{n}]" for n in itertools.count())
+        sizes = ", ".join("reserved.capacity" if axis == kernel.reserved else next(known) for axis in entry["axes"])
+    else:
+        bind = (_BIND_ORDERED if call is None else _BIND_NAMED).format(count=len(names), tensors=tensors)
+    pointers += [f"o{n}.data_ptr()" for n in outputs] + ["fixed[-1]"] * (entry["prepare"] is not None)
+    results = iter(f"o{n}" for n in outputs)
+    returns = None if call is None else call["returns"]
+    parts = list(results) if returns is None else [next(results) if is_output else "None" for is_output in returns]
     return _FORWARD.format(
-        count=len(names),
-        tensors=f"[{', '.join(names)}]",
+        bind=bind.strip(),
+        tensors=tensors,
+        passed_on="*arguments" if call is None else "*arguments, **keywords",
+        compared="arguments" if call is None else "arguments, keywords, given",
+        reserve=reserve,
+        extend=extend,
+        sizes=sizes,
         key="".join(f"type({name}), {name}.dtype, {name}.is_cpu, {name}.shape, {name}.stride(), " for name in names),
         requires_grad="".join(f" or {name}.requires_grad" for name in names),
         make_outputs="; ".join(f"o{n} = make[{n}](t{models[n] or 0})" for n in outputs),
         pointers=", ".join(pointers),
-        outputs="o0" if len(models) == 1 else f"({', '.join(f'o{n}' for n in outputs)})",
+        outputs=parts[0] if len(parts) == 1 and returns is None else f"({', '.join(parts)},)",
     )
 
 
@@ -567,14 +692,25 @@ class _Site:
     """One place in a model where a kernel stands in for `original`."""
 
     def __init__(
-        self, kernel: _Kernel, original: _Function, module: torch.nn.Module | None, shadow_one_in: int
+        self,
+        kernel: _Kernel,
+        original: _Function,
+        module: torch.nn.Module | None,
+        shadow_one_in: int,
+        cache_layer: int | None,
     ) -> None:
+        """`cache_layer`: which of a cache's layers the module updates."""
         self.kernel = kernel
         self.original = original
+        self._caches = None if kernel.cache is None else _Caches(kernel.cache, cache_layer)
         self.parameters = _Parameters(kernel, module)
         self.number = next(_serial)
         self._share = 1 / shadow_one_in if shadow_one_in else 0.0
-        self._names = _argument_names(original, len(kernel.activations))
+        if kernel.call is None:
+            self._names = _argument_names(original)[: len(kernel.activations)]
+            self._bound: _Function = self._ordered
+        else:
+            self._bound = _NamedArguments(kernel.call, original, module)
         self._traced = self._make_traced()
         self.forward = self._make_forward(original)
         self.run = self._make_forward(self.run_original)
@@ -584,13 +720,21 @@ class _Site:
     def _make_forward(self, original: _Function) -> _Function:
         def make(share: float, compare: _Function | None) -> _Function:
             forward: _Function = self.kernel.make_forward(
-                self.kernel, self.parameters, original, self._traced, self._ordered, compare, share, _draw,
+                self.kernel, self.parameters, original, self._traced, self._bound, compare, share, _draw,
                 torch.compiler.is_compiling, torch.is_grad_enabled, torch.is_autocast_enabled,
+                None if self._caches is None else self._caches.layer_of, self._reserve,
             )  # fmt: skip
             return forward
 
         alone = make(0.0, None)
-        return make(self._share, functools.partial(self._compare, alone, original)) if self._share else alone
+        compare = self._compare if self.kernel.call is None else self._compare_named
+        return make(self._share, functools.partial(compare, alone, original)) if self._share else alone
+
+    def _reserve(self, keys: torch.Tensor, values: torch.Tensor) -> _Reserved:
+        cache, dim_order = self.kernel.cache, self.kernel.activations[-1]["dim_order"]
+        assert cache is not None
+        dim = cache["grows_along"]
+        return _reserve(keys, values, dim, keys.shape[dim] + cache["grows_by"], dim_order)
 
     def _ordered(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call with keywords as positions, if they are just the arguments that are missing."""
@@ -627,12 +771,57 @@ class _Site:
             tensors[n].copy_(copies[n])
         return expected
 
+    def _compare_named(
+        self,
+        alone: _Function,
+        original: _Function,
+        arguments: tuple[Any, ...],
+        keywords: dict[str, Any],
+        given: Sequence[Any],
+    ) -> Any:
+        """The same of a call by name; the original gets a cache of its own to extend."""
+        kernel, twin, held = self.kernel, None, None
+        if self._caches is not None:
+            cache = given[-1]
+            held, twin = self._caches.layer_of(cache), self._caches.twin_of(cache)
+            own_arguments = tuple([twin if each is cache else each for each in arguments])
+            own_keywords = {name: twin if each is cache else each for name, each in keywords.items()}
+        else:
+            own_arguments, own_keywords = arguments, keywords
+        try:
+            expected = original(*own_arguments, **own_keywords)
+        except Exception as error:  # noqa: BLE001 (a comparison that fails must not fail the call)
+            kernel.note_comparison("failed", f"{type(error).__name__}: {error}")
+            return alone(*arguments, **keywords)
+        got = alone(*arguments, **keywords)
+        if kernel.switched_off is not None:
+            return got
+        try:
+            pairs = [*zip(_results(got), _results(expected), strict=True)]
+            theirs = None if self._caches is None else self._caches.layer_of(twin)
+            if held is not None and theirs is not None:
+                pairs += [(held.keys, theirs.keys), (held.values, theirs.values)]
+            found = [_disagreement(mine, other, kernel.entry["error_bound"]) for mine, other in pairs]
+        except Exception as error:  # noqa: BLE001 (as above)
+            kernel.note_comparison("failed", f"{type(error).__name__}: {error}")
+            return got
+        faults = [fault for fault in found if fault is not None]
+        if not faults:
+            kernel.note_comparison("agreed", "")
+            return got
+        kernel.note_comparison("disagreed", "not finite" if "not finite" in faults else faults[0])
+        if held is not None and theirs is not None:
+            held.keys, held.values = theirs.keys, theirs.values
+        return expected
+
     def _make_traced(self) -> _Function:
         """What torch.compile sees of a call: the op, where it can decide once for all shapes that the call may go
         there; the rest is decided at each call, in the op."""
         kernel, parameters, number, original, ordered = (
-            self.kernel, self.parameters, self.number, self.original, self._ordered
+            self.kernel, self.parameters, self.number, self.original, self._bound
         )  # fmt: skip
+        if kernel.call is not None:
+            return lambda arguments, keywords: original(*arguments, **keywords)
         is_stateless = all(spec["role"] != "state" for spec in kernel.activations)
         specs = [(_type_of(spec), spec["shape"]) for spec in kernel.activations]
         operator = _operator(len(specs), len(kernel.models))
@@ -687,7 +876,7 @@ _draw = random.Random().random
 
 
 def _results(result: Any) -> list[torch.Tensor]:
-    return [result] if isinstance(result, torch.Tensor) else list(result)
+    return [result] if isinstance(result, torch.Tensor) else [part for part in result if part is not None]
 
 
 def _disagreement(got: torch.Tensor, expected: torch.Tensor, bound: dict[str, float]) -> str | None:
@@ -731,13 +920,108 @@ _op_libraries: list[torch.library.Library] = []
 """An op lives as long as its library object."""
 
 
-def _argument_names(original: _Function, count: int) -> list[str]:
-    """Names under which the first `count` arguments may be given; shorter than `count` where they have none."""
+def _argument_names(original: _Function) -> list[str]:
+    """Names under which the positional arguments may be given."""
     try:
         parameters = inspect.signature(original).parameters.values()
     except ValueError:
         return []  # some functions written in C have no signature
-    return [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD][:count]
+    return [each.name for each in parameters if each.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
+
+
+class _NamedArguments:
+    """Finds in a call's arguments what a kernel takes."""
+
+    def __init__(self, call: dict[str, Any], original: _Function, module: torch.nn.Module | None) -> None:
+        self._names = _argument_names(original)
+        self._parts: dict[str, int] = {}
+        """By name of an argument: how many tensors it brings, 0 where it is one itself."""
+        cache = call["cache"]
+        in_cache = () if cache is None else tuple(f"{cache['argument']}.{part}" for part in ("keys", "values"))
+        for argument in call["tensors"]:
+            if argument not in in_cache:
+                name, _, is_part = argument.partition(".")
+                self._parts[name] = self._parts.get(name, 0) + bool(is_part)
+        if cache is not None:
+            self._parts[cache["argument"]] = 0
+        self._constants: dict[str, Any] = call["constants"]
+        self._unused = frozenset(call["unused"])
+        self._defaults = _defaults(original)
+        inner = [] if module is None else [each for each in module.modules() if each is not module]
+        # Who watches what goes on inside the module would see nothing of a call that a kernel serves.
+        self._watched = [hooks for each in inner for hooks in (each._forward_hooks, each._forward_pre_hooks)]
+
+    def __call__(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> list[Any] | None:
+        """The tensors in order, then the cache; None where the original code must serve the call."""
+        given = dict(zip(self._names, arguments, strict=False))
+        given.update(keywords)
+        if len(given) != len(arguments) + len(keywords) or any(self._watched):
+            return None
+        taken: list[Any] = []
+        for name, parts in self._parts.items():
+            value = given.pop(name, None)
+            if not parts:
+                taken.append(value)
+            elif isinstance(value, tuple | list) and len(value) == parts:
+                taken += value
+            else:
+                return None
+        for name, constant in self._constants.items():
+            value = given.pop(name, None)
+            if type(value) is not type(constant) or value != constant:
+                return None
+        for name, value in given.items():
+            if value is None or name in self._unused:
+                continue
+            default = self._defaults.get(name)
+            if default is None or type(value) is not type(default) or value != default:
+                return None
+        return taken
+
+
+def _defaults(original: _Function) -> dict[str, Any]:
+    """Numbers and words that arguments are where they are not given."""
+    try:
+        parameters = inspect.signature(original).parameters.values()
+    except ValueError:
+        return {}
+    return {each.name: each.default for each in parameters if isinstance(each.default, bool | int | float | str)}
+
+
+class _Caches:
+    """The caches in which a module updates one layer."""
+
+    def __init__(self, cache: dict[str, Any], layer: int | None) -> None:
+        self._kinds = cache["kind"], cache["layer_kind"]
+        self._settings = list(cache["settings"].items())
+        assert layer is not None
+        self._layer = layer
+        self._known: dict[tuple[type, type], bool] = {}
+
+    def layer_of(self, cache: Any) -> Any:
+        """The layer that the module updates; None for another kind of cache."""
+        try:
+            layer = cache.layers[self._layer]
+            kinds = type(cache), type(layer)
+            is_known = self._known.get(kinds)
+            if is_known is None:
+                is_known = self._known[kinds] = tuple(f"{k.__module__}.{k.__qualname__}" for k in kinds) == self._kinds
+            if not is_known:
+                return None
+            for name, setting in self._settings:
+                value = getattr(cache, name)
+                if type(value) is not type(setting) or value != setting:
+                    return None
+        except (AttributeError, IndexError, TypeError):
+            return None
+        return layer
+
+    def twin_of(self, cache: Any) -> Any:
+        """A cache that holds the same, and whose layer may be updated."""
+        twin = copy.copy(cache)
+        twin.layers = list(cache.layers)
+        twin.layers[self._layer] = copy.copy(twin.layers[self._layer])
+        return twin
 
 
 _METRICS = {
@@ -841,7 +1125,7 @@ class Installation:
         for path in [None] if site["kind"] == "function" else site["module_paths"]:
             try:
                 if reason is None:
-                    self._serve(kernel, *_place_of(model, site, path), shadow_one_in)
+                    self._serve(kernel, *_place_of(model, site, path), shadow_one_in, _cache_layer(site, path))
                 else:
                     self._count(kernel, *_place_of(model, site, path), reason)
             except Exception as error:  # noqa: BLE001 (as above)
@@ -849,10 +1133,11 @@ class Installation:
                 with contextlib.suppress(AttributeError, ImportError):  # the model has no such place
                     self._count(kernel, *_place_of(model, site, path), "not fitting")
 
-    def _serve(self, kernel: _Kernel, owner: Any, name: str, shadow_one_in: int) -> None:
+    def _serve(self, kernel: _Kernel, owner: Any, name: str, shadow_one_in: int, cache_layer: int | None) -> None:
         module, region = owner if isinstance(owner, torch.nn.Module) else None, kernel.entry["site"]["region"]
         regions = None if region is None else self._regions_of(owner, kernel.entry["site"])
-        site = _Site(kernel, getattr(owner, name) if regions is None else regions[region], module, shadow_one_in)
+        original = getattr(owner, name) if regions is None else regions[region]
+        site = _Site(kernel, original, module, shadow_one_in, cache_layer)
         self._sites.append(site)
         if regions is None:
             self._replace(owner, name, site.forward)
@@ -905,6 +1190,15 @@ def _place_of(model: torch.nn.Module, site: dict[str, Any], path: str | None) ->
         return model.get_submodule(path), "forward"
     module_name, _, name = site["function"].rpartition(".")
     return importlib.import_module(module_name), name
+
+
+def _cache_layer(site: dict[str, Any], path: str | None) -> int | None:
+    """Which layer of a cache the module at `path` updates."""
+    call = site.get("call")
+    if call is None or call["cache"] is None:
+        return None
+    layer: int = call["cache"]["layers"][site["module_paths"].index(path)]
+    return layer
 
 
 def _define(source: str, name: str) -> _Function:

@@ -19,6 +19,7 @@ import ctypes
 import fcntl
 import functools
 import json
+import math
 import mmap
 import os
 import random
@@ -77,24 +78,24 @@ class Tensor:
     dtype: torch.dtype
     shape: list[int | str]
     dim_order: list[int]
-
-    def sizes(self, axes: dict[str, int]) -> list[int]:
-        return [axes[dim] if isinstance(dim, str) else dim for dim in self.shape]
+    allocated: list[int | str]
+    """Its sizes in memory."""
 
     def view(self, flat: torch.Tensor, axes: dict[str, int]) -> torch.Tensor:
-        """`flat`: the bytes of the tensor alone."""
-        sizes = self.sizes(axes)
-        strides, step = [0] * len(sizes), 1
+        """`flat`: the bytes of what is allocated for the tensor."""
+        allocated = sizes_of(self.allocated, axes)
+        strides, step = [0] * len(allocated), 1
         for dim in reversed(self.dim_order):
             strides[dim] = step
-            step *= sizes[dim]
-        return flat.view(self.dtype).as_strided(sizes, strides)
+            step *= allocated[dim]
+        return flat.view(self.dtype).as_strided(sizes_of(self.shape, axes), strides)
 
     def size_bytes(self, axes: dict[str, int]) -> int:
-        count = 1
-        for size in self.sizes(axes):
-            count *= size
-        return count * self.dtype.itemsize
+        return math.prod(sizes_of(self.allocated, axes)) * self.dtype.itemsize
+
+
+def sizes_of(shape: list[int | str], axes: dict[str, int]) -> list[int]:
+    return [axes[dim] if isinstance(dim, str) else dim for dim in shape]
 
 
 class Runner:

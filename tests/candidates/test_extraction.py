@@ -18,7 +18,7 @@ from traces.find_sites import find_sites
 from traces.model_calls import CallRate, ModelCall
 from traces.replay.step import EngineStep
 from traces.served_model import open_model
-from traces.sites import CapturedSite, SiteCall
+from traces.sites import CapturedSite, OpSite, SiteCall, SiteKind
 
 
 def step(prefill: int, context: int, batch: int, decode_context: int, count: float) -> EngineStep:
@@ -42,12 +42,14 @@ def model(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 @pytest.fixture(scope="module")
-def extracted(
-    tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory, model: Any
-) -> dict[str, KernelTask | Obstacle]:
+def captured(tiny_llama: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, CapturedSite]:
     fake = open_model(str(tiny_llama), tmp_path_factory.mktemp("home")).fake_module()
-    captured = capture_calls(fake, find_model_sites(fake), STEPS, span_s=3600.0)
-    return {each.site.op: extract(model, each) for each in captured}
+    return {each.site.op: each for each in capture_calls(fake, find_model_sites(fake), STEPS, span_s=3600.0)}
+
+
+@pytest.fixture(scope="module")
+def extracted(captured: dict[str, CapturedSite], model: Any) -> dict[str, KernelTask | Obstacle]:
+    return {op: extract(model, each) for op, each in captured.items()}
 
 
 def extract(model: nn.Module, captured: CapturedSite, keep: int = 16) -> KernelTask | Obstacle:
@@ -62,13 +64,69 @@ def task_of(extracted: dict[str, KernelTask | Obstacle], op: str) -> KernelTask:
 
 def test_every_plain_site_of_a_llama_becomes_a_task(extracted: dict[str, KernelTask | Obstacle]) -> None:
     obstacles = {op for op, result in extracted.items() if isinstance(result, Obstacle)}
-    assert obstacles == {"scaled_dot_product_attention", "LlamaAttention", "LlamaDecoderLayer"}
+    assert obstacles == {"scaled_dot_product_attention"}
 
 
 def test_an_obstacle_says_what_stands_in_the_way(extracted: dict[str, KernelTask | Obstacle]) -> None:
-    obstacle = extracted["LlamaAttention"]
+    obstacle = extracted["scaled_dot_product_attention"]
     assert isinstance(obstacle, Obstacle)
-    assert "cache=DynamicCache" in obstacle.reason
+    assert "is_causal=True" in obstacle.reason
+
+
+def test_a_prompt_that_is_read_in_parts_has_no_task(model: Any, captured: dict[str, CapturedSite]) -> None:
+    layer = captured["LlamaDecoderLayer"]
+    parts = tuple(c for c in layer.calls if c.calls_per_hour and any(s.tokens > 1 for s in c.sources))
+    obstacle = extract(model, dataclasses.replace(layer, calls=parts))
+    assert isinstance(obstacle, Obstacle)
+    assert "adds several tokens at once to its cache" in obstacle.reason
+
+
+def test_a_layer_and_its_attention_are_tasks_of_a_decode_step(extracted: dict[str, KernelTask | Obstacle]) -> None:
+    for op, level in (("LlamaAttention", SiteLevel.BLOCK), ("LlamaDecoderLayer", SiteLevel.LAYER)):
+        task = task_of(extracted, op)
+        assert (task.level, task.instances) == (level, 3)
+        assert task.axes == ("batch", "context", "capacity")
+        assert [spec.name for spec in task.inputs if spec.role is not InputRole.PARAMETER] == [
+            "hidden_states",
+            "position_embeddings_0",
+            "position_embeddings_1",
+            "keys",
+            "values",
+        ]
+        assert "keys[:, :, -1:]" in task.reference
+        assert task.public_calls >= {"batch=1,capacity=64,context=41,tokens=1"}
+
+
+class Reversing(nn.Module):
+    """Not what the first module of its kind is, though all its settings are."""
+
+    def __init__(self, sign: list[float]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(8))
+        self.sign = sign
+
+    def forward(self, x: torch.Tensor, *, scale: float = 1.0) -> torch.Tensor:
+        return x * self.weight * self.sign[0] * scale
+
+
+def test_every_module_of_a_site_is_held_to_its_task() -> None:
+    model = nn.Module()
+    model.layers = nn.ModuleList([Reversing([1.0]), Reversing([-1.0])])
+    site = OpSite(
+        op="Reversing",
+        kind=SiteKind.MODULE,
+        level="leaf",
+        pattern="layers.*",
+        module_paths=("layers.0", "layers.1"),
+    )
+    x = observe_tensor("x", torch.zeros(3, 8))
+    calls = tuple(
+        SiteCall(tensors=(dataclasses.replace(x, shape=(n, 8)),), calls_per_hour=1.0, constants=(("scale", 2.0),))
+        for n in (3, 5)
+    )
+    obstacle = extract(model, CapturedSite(site=site, calls=calls))
+    assert isinstance(obstacle, Obstacle)
+    assert obstacle.reason == "layers.1 does not do what layers.0 does"
 
 
 def test_reference_is_readable_and_parameters_come_first(extracted: dict[str, KernelTask | Obstacle]) -> None:
@@ -270,12 +328,12 @@ def test_a_block_that_is_no_plain_function_is_an_obstacle(block: type[nn.Module]
     assert reason in obstacle.reason
 
 
-def test_tensors_that_are_not_the_leading_arguments_are_an_obstacle() -> None:
+def test_a_call_without_a_tensor_that_the_block_needs_is_an_obstacle() -> None:
     model, captured = captured_block(Mixer)
     second_only = [dataclasses.replace(call, tensors=call.tensors[1:]) for call in captured.calls]
     obstacle = extract(model, dataclasses.replace(captured, calls=tuple(second_only)))
     assert isinstance(obstacle, Obstacle)
-    assert "not as its leading arguments" in obstacle.reason
+    assert "cannot follow it" in obstacle.reason
 
 
 def test_calls_with_settings_lower_the_covered_share() -> None:

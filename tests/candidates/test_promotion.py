@@ -45,6 +45,33 @@ def test_a_site_that_is_partly_elsewhere_stays():
     assert names(choose_levels((block, both))) == ["block", "both"]
 
 
+LAYERS = tuple(f"model.layers.{i}" for i in range(2))
+STEP = frozenset({"batch=1,capacity=512,context=300,tokens=1"})
+
+
+def test_a_layers_decode_step_replaces_what_decodes_within_it():
+    layer = won("layer", LAYERS, level="layer", workloads=STEP, saved=0.4)
+    rotary = won("rotary", tuple(f"{path}.self_attn" for path in LAYERS), workloads=DECODE)
+    prefill = won("prefill", GATE.module_paths, workloads=PREFILL)
+    of_batch = won("of batch", GATE.module_paths, workloads=frozenset({"batch=8,tokens=1"}))
+    chosen = choose_levels((GATE, NORM, layer, rotary, prefill, of_batch))
+    assert names(chosen) == ["layer", "prefill", "of batch"]
+
+
+def test_what_decodes_within_a_layer_may_save_more_than_it():
+    layer = won("layer", LAYERS, level="layer", workloads=STEP, saved=0.1)
+    attention = won(
+        "attention", tuple(f"{path}.self_attn" for path in LAYERS), level="block", workloads=STEP, saved=0.2
+    )
+    assert names(choose_levels((GATE, layer, attention))) == ["gate", "attention"]
+
+
+def test_calls_of_rows_are_calls_of_a_batch_of_tokens():
+    head = won("rows", (f"{MLP[0]}.gate_proj",), workloads=frozenset({"rows=8"}))
+    layer = won("layer", LAYERS, level="layer", workloads=frozenset({"batch=8,context=4,tokens=1"}), saved=0.4)
+    assert names(choose_levels((head, layer))) == ["layer"]
+
+
 FIGURES = EndToEnd(
     build_id="b",
     threads=1,

@@ -93,8 +93,22 @@ def test_tensors_keep_name_layout_and_type(captured: dict[str, CapturedSite]) ->
 
 
 def test_arguments_that_are_no_tensors_become_settings(captured: dict[str, CapturedSite]) -> None:
-    assert ("use_cache", "True") in captured["LlamaAttention"].calls[0].settings
+    (prompt,) = [c for c in captured["LlamaAttention"].calls if c.tensors[0].shape == (1, 6, 48)]
+    assert ("cache", "DynamicCache") in prompt.settings  # it was empty
+    assert ("use_cache", True) in prompt.constants
     assert all(dict(call.settings)["is_causal"] for call in captured["scaled_dot_product_attention"].calls)
+
+
+def test_a_cache_is_seen_as_the_states_that_the_module_makes_longer(captured: dict[str, CapturedSite]) -> None:
+    for op in ("LlamaAttention", "LlamaDecoderLayer"):
+        (single,) = [c for c in captured[op].calls if c.sources.keys() == {ModelCall(batch=1, tokens=1, context=14)}]
+        assert single.cache is not None
+        assert (single.cache.argument, single.cache.grows_along, single.cache.grows_by) == ("cache", 2, 1)
+        assert {t.argument: t.shape for t in single.tensors if t.argument.startswith("cache.")} == {
+            "cache.keys": (1, 2, 15, 12),
+            "cache.values": (1, 2, 15, 12),
+        }
+        assert single.settings == ()
 
 
 def test_the_model_is_as_it_was(fake_model: Any) -> None:

@@ -134,7 +134,7 @@ class ShipActivities:
                     candidate_id=decision.candidate_id,
                     module_paths=ranking.sites[task.id].module_paths,
                     level=task.level,
-                    workloads=frozenset(workload.name for workload in task.public_workloads),
+                    workloads=task.public_calls,
                     saved_share=shares[task.id] * (1.0 - 1.0 / speedup),
                 )
             )

@@ -71,6 +71,10 @@ def _offer(kernels: Sequence[KernelEntry]) -> tuple[list[_Offered], list[_Offere
     left_out: list[LeftOut] = []
     for entries in _by_site(kernels):
         first = entries[0]
+        if first.site.call is not None:
+            reason = "its calls bring a cache or constants, for which neither a layer nor a function has a place"
+            left_out += [LeftOut(kernel_id=entry.id, op=entry.op, reason=reason) for entry in entries]
+            continue
         activations = tuple(
             argument_names([each.name for each in first.inputs if each.role is not InputRole.PARAMETER])
         )
