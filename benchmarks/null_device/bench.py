@@ -73,7 +73,9 @@ class NullBenchmark:
     def __init__(self, lock_file: Path, measuring_s: float) -> None:
         self._lock_file, self._measuring_s = lock_file, measuring_s
 
-    def screen(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> Measurement:
+    def screen(
+        self, task: KernelTask, candidate: Candidate, artifact: bytes, *, incumbent: Measurement | None = None
+    ) -> Measurement:
         return self._measure(task, candidate, Stage.SCREEN)
 
     def race(

@@ -1,10 +1,12 @@
 """Emission: a program under a schedule becomes one readable C++ source with the C ABI of the `cpp` language."""
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.task import InputRole
 from compiler_agent.agents.search.cpp_prelude import CONTRACTION_PRELUDE, PRELUDE
 from compiler_agent.agents.search.emit_call import members_of
-from compiler_agent.agents.search.emit_contraction import emit_contraction_stage, emit_prepare
+from compiler_agent.agents.search.emit_contraction import emit_contraction_stage, emit_prepare, packed_bytes
 from compiler_agent.agents.search.emit_map import emit_map_stage
+from compiler_agent.agents.search.expressions import Load
 from compiler_agent.agents.search.formulas import integer
 from compiler_agent.agents.search.program import ContractionStage, Program
 from compiler_agent.agents.search.schedule import Schedule
@@ -15,7 +17,7 @@ PREPARE = "prepare"
 
 def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
     """The candidate for `program` under `schedule`; its launch parameters are the schedule."""
-    packs = [stage for stage in program.stages if isinstance(stage, ContractionStage) and schedule.weights == "panels"]
+    packs = _packed_stages(program, schedule)
     calls: list[str] = []
     functions: list[str] = []
     packed_before: list[ContractionStage] = []
@@ -45,6 +47,20 @@ def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
         prepare=PREPARE if packs else None,
         launch_parameters=schedule.model_dump(),
     )
+
+
+def parameter_bytes(program: Program, schedule: Schedule) -> int:
+    """Of the packed ones as they are packed, of the others as they are."""
+    packs = _packed_stages(program, schedule)
+    packed = {load.buffer for stage in packs if isinstance(load := stage.contract.right, Load)}
+    axes = program.task.workloads[0].axes
+    parameters = program.task.inputs_of(InputRole.PARAMETER)
+    return packed_bytes(packs, schedule) + sum(spec.size_bytes(axes) for spec in parameters if spec.name not in packed)
+
+
+def _packed_stages(program: Program, schedule: Schedule) -> list[ContractionStage]:
+    stages = [stage for stage in program.stages if isinstance(stage, ContractionStage)]
+    return stages if schedule.weights == "panels" else []
 
 
 def _call_struct(program: Program, has_prepared: bool) -> str:

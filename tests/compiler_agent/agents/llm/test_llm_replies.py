@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from scripted_search import DOUBLES, right, says, source
 
 from candidates.languages.cpp import CppLanguage
+from compiler_agent.agents.duplicates import key_of, normalise, without_comments
 from compiler_agent.agents.llm.diagnosis import read_fixes
-from compiler_agent.agents.llm.duplicates import key_of, normalise, without_comments
 from compiler_agent.agents.llm.quoting import printable, quote
 from compiler_agent.agents.llm.replies import Kernel, NoKernel, read_kernel
 
