@@ -126,6 +126,15 @@ class Span:
     to_s: float
 
 
+def wait_for_workers(logs: Path, count: int) -> None:
+    """Until all of them serve."""
+    deadline_s = time.monotonic() + 120.0
+    while sum("serving " in file.read_text() for file in logs.glob("*worker.log")) < count:
+        if time.monotonic() > deadline_s:
+            raise RuntimeError(f"workers do not serve: see {logs}")
+        time.sleep(0.2)
+
+
 def read_spans(logs: Path) -> list[Span]:
     """From the log lines of workers; waiting for one's turn is part of a span, since others work meanwhile."""
     spans = []
@@ -206,6 +215,7 @@ def run(arguments: argparse.Namespace, home: Path) -> dict[str, Any]:
     baselines_s = time.monotonic() - began_s
     searches = []
     with open_run_place(settings) as place:
+        wait_for_workers(settings.logs, len(place.workers))
         for task in tasks:
             whole = asyncio.run(search(settings, ledger, place.address, task, arguments.attempts))
             searches.append(report(ledger, task, whole, read_spans(settings.logs)))

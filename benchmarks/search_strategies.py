@@ -1,7 +1,7 @@
 """How soon search strategies find a good schedule: `python -m benchmarks.search_strategies --json`.
 
 They are replayed on a space whose every point was measured once (`measured_space.json`), with what the search does: a
-generation of four is drawn while the one before it is measured. `--measure` measures the space again: minutes.
+generation of six is drawn while the one before it is measured. `--measure` measures the space again: minutes.
 """
 
 import argparse
@@ -35,7 +35,7 @@ from compiler_agent.settings import read_settings
 from compiler_agent.wiring import open_workbench
 
 SPACE = Path(__file__).parent / "measured_space.json"
-GENERATION = 4
+GENERATION = 6
 GOOD_ENOUGH = 0.95
 """Of the best that there is."""
 NOISE = 0.02

@@ -46,8 +46,8 @@ def running_slot(lock_file: Path = DEVICE_LOCK) -> Iterator[None]:
 def building_slot(lock_file: Path = DEVICE_LOCK) -> Iterator[None]:
     """Waits for measurements that decide, and lets nobody begin one; builds do not wait for each other.
 
-    What the calling thread starts stays off the core that measures, unless nobody measures or waits to. A machine of one
-    core builds or measures.
+    What the calling thread starts stays off the core that measures, unless nobody measures or waits to. A machine of
+    one core builds or measures.
     """
     cores = os.sched_getaffinity(0)
     others = cores - {measuring_core()}

@@ -129,7 +129,8 @@ class BuildActivities:
         recorded = RecordedReports(self._ledger)
         if best is None or recorded.of(ask.task_id, best) is not None:
             return
-        made = self._reports.report(self._ledger.task(ask.task_id), self._ledger.candidate(best))
+        with timed("compiling"):
+            made = self._reports.report(self._ledger.task(ask.task_id), self._ledger.candidate(best))
         recorded.put(ask.task_id, best, made)
 
     def _build(self, task: KernelTask, candidate: Candidate) -> Rejected | None:

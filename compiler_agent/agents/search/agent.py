@@ -25,8 +25,8 @@ from compiler_agent.agents.search.program import NoProgram, Program
 from compiler_agent.agents.search.roofline import most_speedup
 from compiler_agent.agents.search.space import Space
 
-GENERATION_SIZE = 4
-PATIENCE_GENERATIONS = 6
+GENERATION_SIZE = 6
+PATIENCE_GENERATIONS = 4
 LEAST_IMPROVEMENT = 1.01
 MOST_SCHEDULES = 100_000
 MOST_DRAWS = 400

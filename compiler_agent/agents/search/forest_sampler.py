@@ -21,6 +21,8 @@ Point = Mapping[str, Choice]
 GOOD_SHARE = 0.15
 """Of what was tried: what the forest is to recognise."""
 FEWEST_TO_LEARN_FROM = 8
+RELEARNT_AFTER = 4
+"""So many more results."""
 TREES = 60
 MOST_LOOKED_AT = 20_000
 """Points of a draw; of a larger space so many at random."""
@@ -44,7 +46,7 @@ class ForestSampler(optuna.samplers.BaseSampler):
         self._features = _features(points)
         self._places = {tuple(point.values()): place for place, point in enumerate(points)}
         self._drawable = np.setdiff1d(np.arange(len(points)), list(ruled_out))
-        self._learnt_from = -1
+        self._learnt_from = -RELEARNT_AFTER
         self._forest: Any = None
 
     @property
@@ -84,7 +86,7 @@ class ForestSampler(optuna.samplers.BaseSampler):
         if len(left) > MOST_LOOKED_AT:
             left = self._rng.choice(left, MOST_LOOKED_AT, replace=False)
         tried = [(place, each) for place, each, ended in zip(places, trials, finished, strict=True) if ended]
-        if len(tried) != self._learnt_from:
+        if len(tried) >= self._learnt_from + RELEARNT_AFTER:
             self._learnt_from, self._forest = len(tried), self._learn(tried)
         if self._forest is None:
             return self._far_from(places, left)
