@@ -257,6 +257,35 @@ struct PairedSum {
   }
 };
 
+INLINE bool is_any(I mask) {
+#if defined(__AVX512F__) && VECTOR_WIDTH == 16
+  return _mm512_test_epi32_mask((__m512i)mask, (__m512i)mask) != 0;
+#else
+  int32_t seen = 0;
+  for (int i = 0; i < W; ++i) seen |= mask[i];
+  return seen != 0;
+#endif
+}
+// The sum of e^(x - top) in each lane, and the largest x there so far; a new one, which is rare, rescales the sum.
+struct SumExp {
+  F top = splat(-3.402823466e+38f), sum = F{};  // finite, so that x = -inf adds 0
+  INLINE void take(F x) {
+    if (is_any(x > top)) {
+      const F higher = maximum_of(x, top);
+      sum *= exp_of(top - higher);
+      top = higher;
+    }
+    sum += exp_of(x - top);
+  }
+};
+template <int N> INLINE float total(SumExp (&parts)[N]) {
+  F tops[N], sums[N];
+  repeat<N>([&](auto u) INLINE_BODY { tops[u] = parts[u].top; });
+  const float top = across<Max>(tops);
+  repeat<N>([&](auto u) INLINE_BODY { sums[u] = parts[u].sum * exp_of(parts[u].top - top); });
+  return across<Sum>(sums);
+}
+
 template <int SLOT> float* scratch_of_thread(int64_t count) {
   static thread_local float* memory = nullptr;
   static thread_local int64_t size = 0;

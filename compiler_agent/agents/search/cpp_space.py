@@ -1,5 +1,6 @@
 """The search space of a program in C++."""
 
+from compiler_agent.agents.search.algebra.variants import AS_WRITTEN
 from compiler_agent.agents.search.expressions import Load
 from compiler_agent.agents.search.program import CONTRACTED, ContractionStage, MapStage, Program
 from compiler_agent.agents.search.schedule import Schedule
@@ -30,6 +31,8 @@ def _choices(program: Program) -> dict[str, tuple[Choice, ...]]:
     if program.task.threads > 1:
         fields.append("parallel_from_operations")
     values = {field: values_of(Schedule, field) for field in fields}
+    if program.others:
+        values["algebra"] = (AS_WRITTEN, *program.others)
     if any(not _has_contiguous_depth(stage) for stage in contractions):
         values["weights"] = ("panels",)
     return values

@@ -17,6 +17,7 @@ PREPARE = "prepare"
 
 def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
     """The candidate for `program` under `schedule`; its launch parameters are the schedule."""
+    program = program.under(schedule.algebra)
     packs = _packed_stages(program, schedule)
     calls: list[str] = []
     functions: list[str] = []
@@ -32,6 +33,7 @@ def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
     parts = [
         f"// {program.task.op}: {len(program.stages)} stage(s), written from the graph of the task.",
         f"// Schedule: {', '.join(f'{name}={value}' for name, value in schedule.model_dump().items())}",
+        *(f"// Rewritten: {name}." for name in program.rewrites),
         PRELUDE.replace("VECTOR_WIDTH", str(schedule.vector_width)),
         CONTRACTION_PRELUDE if any(isinstance(stage, ContractionStage) for stage in program.stages) else "",
         _call_struct(program, bool(packs)),
@@ -51,6 +53,7 @@ def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
 
 def parameter_bytes(program: Program, schedule: Schedule) -> int:
     """Of the packed ones as they are packed, of the others as they are."""
+    program = program.under(schedule.algebra)
     packs = _packed_stages(program, schedule)
     packed = {load.buffer for stage in packs if isinstance(load := stage.contract.right, Load)}
     axes = program.task.workloads[0].axes

@@ -10,6 +10,7 @@ from compiler_agent.agents.search.expressions import (
     CONDITIONS,
     Apply,
     Expression,
+    ReductionKind,
     Size,
     children,
     free_symbols,
@@ -117,6 +118,13 @@ def _emit_pass(name: str, one: Pass, scope: Scope, schedule: Schedule) -> Iterat
     is_long = _is_long(one, schedule)
     for place, reduction in enumerate(one.reductions):
         partial, result = f"{name}_{place}", f"{name}_{reduction.kind}{place}"
+        if reduction.kind is ReductionKind.SUM_EXP:
+            opening.append(f"SumExp {partial}[{schedule.unroll}];")
+            value = scope.vector(reduction.body)
+            updates.append(f"{partial}[u].take(kept(lanes, {value}, -INFINITY));")
+            closing.append(f"const float {result} = total({partial});")
+            scope.outer_names[reduction] = result
+            continue
         combine, neutral = _COMBINE[reduction.kind], literal(reduction.kind.neutral)
         opening += [
             f"F {partial}[{schedule.unroll}];",
@@ -124,7 +132,7 @@ def _emit_pass(name: str, one: Pass, scope: Scope, schedule: Schedule) -> Iterat
         ]
         value = scope.vector(reduction.body)
         updates.append(f"{partial}[u] = {combine}::of({partial}[u], kept(lanes, {value}, {neutral}));")
-        if is_long and reduction.kind == "sum":
+        if is_long and reduction.kind is ReductionKind.SUM:
             opening.append(f"PairedSum {partial}_blocks;")
             after_block.append(f"{partial}_blocks.take({partial});")
             closing.append(f"const float {result} = {partial}_blocks.total();")

@@ -23,10 +23,12 @@ class ReductionKind(StrEnum):
     SUM = "sum"
     MAX = "max"
     MIN = "min"
+    SUM_EXP = "sum_exp"
+    """Of the exponentials of the body less its maximum, which is found on the way."""
 
     @property
     def neutral(self) -> float:
-        return {"sum": 0.0, "max": -math.inf, "min": math.inf}[self.value]
+        return {"sum": 0.0, "max": -math.inf, "min": math.inf, "sum_exp": -math.inf}[self.value]
 
 
 @dataclass(frozen=True, slots=True)

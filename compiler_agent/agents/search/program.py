@@ -5,7 +5,8 @@ matrix product with a parameter and whatever elementwise work follows it. A valu
 (its left side), or that needs a contraction whole, goes through a scratch buffer.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
@@ -87,6 +88,21 @@ class Program:
     task: KernelTask
     scratch: tuple[Scratch, ...]
     stages: tuple[Stage, ...]
+    rewrites: tuple[str, ...] = ()
+    """Of the algebra that led here from the graph as it is written."""
+    others: Mapping[str, "Program"] = field(default_factory=dict)
+    """Programs for the same function, by the class of accuracy that rewrites to them cost."""
+
+    def under(self, algebra: str) -> "Program":
+        """The one of this class; this one where there is none."""
+        return self.others.get(algebra, self)
+
+    def expressions(self) -> Iterator[Expression]:
+        """All that its stages store, with what lies below."""
+        for stage in self.stages:
+            pieces = (stage,) if isinstance(stage, ContractionStage) else stage.pieces
+            for store in (store for piece in pieces for store in piece.stores):
+                yield from walk(store.value)
 
 
 def collapse(loops: tuple[Loop, ...], stores: tuple[Store, ...]) -> tuple[tuple[Loop, ...], tuple[Store, ...]]:

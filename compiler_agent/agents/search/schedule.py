@@ -1,8 +1,11 @@
 """Schedule: how a program's loops are written down; every choice gives the same values up to rounding."""
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from candidates.record import Record
+
+Algebra: TypeAlias = Literal["as_written", "exact", "reassociated", "shifted", "cancelling"]
+"""Which of a program's forms, by the rounding that it may cost (`algebra.rewrites.Accuracy`)."""
 
 
 class Schedule(Record):
@@ -25,3 +28,4 @@ class Schedule(Record):
     depth_unroll: Literal[1, 2, 4] = 2
     prefetch_bytes: Literal[0, 1024, 4096] = 0
     """How far ahead of the weights being used others are fetched; 0: left to the hardware."""
+    algebra: Algebra = "as_written"

@@ -1,11 +1,14 @@
 """From the graph to a program: which stages, in which order, through which scratch buffers."""
 
-from collections.abc import Iterator
+import contextlib
+import dataclasses
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
-from candidates.task import ElementType, InputRole, KernelTask
+from candidates.task import ElementType, InputRole, KernelTask, TensorSpec
+from compiler_agent.agents.search.algebra.variants import variants
 from compiler_agent.agents.search.emitted_names import with_emitted_names
 from compiler_agent.agents.search.expressions import (
     Constant,
@@ -15,6 +18,7 @@ from compiler_agent.agents.search.expressions import (
     Load,
     Reduce,
     Size,
+    children,
     free_symbols,
     rename,
     replace,
@@ -51,13 +55,30 @@ def write_program(task: KernelTask, *, narrow_products: bool = False) -> Program
     task = with_emitted_names(task)
     try:
         graph = trace_task(task)
-        builder = _Builder(task, narrow_products)
-        for spec, output in zip(task.outputs, graph.outputs, strict=True):
-            for region in regions_of(spec, output):
-                builder.add(spec.name, spec.element_type, region)
-        return builder.finish()
+        regions = [
+            (spec, region)
+            for spec, output in zip(task.outputs, graph.outputs, strict=True)
+            for region in regions_of(spec, output)
+        ]
+        program = _program(task, regions, narrow_products)
     except Unsupported as unsupported:
         return NoProgram(str(unsupported))
+    others: dict[str, Program] = {}
+    for name, variant in variants([region.value for _, region in regions]).items():
+        changed = [
+            (spec, Region(region.loops, region.index, value))
+            for (spec, region), value in zip(regions, variant.values, strict=True)
+        ]
+        with contextlib.suppress(Unsupported):  # what has no stages is no program
+            others[name] = dataclasses.replace(_program(task, changed, narrow_products), rewrites=variant.rewrites)
+    return dataclasses.replace(program, others=others)
+
+
+def _program(task: KernelTask, regions: Iterable[tuple[TensorSpec, Region]], narrow_products: bool) -> Program:
+    builder = _Builder(task, narrow_products)
+    for spec, region in regions:
+        builder.add(spec.name, spec.element_type, region)
+    return builder.finish()
 
 
 @dataclass
@@ -131,10 +152,14 @@ class _Builder:
         value = region.value
         for other in others:
             value = replace(value, {other: self._materialise(other, _rows_first(region.loops, other))})
+        right = contract.right
+        of_columns = free_symbols(right)
+        rows_alone = tuple(loop for loop in region.loops if loop.variable not in of_columns)
+        for part in _outermost_row_values(value, {loop.variable for loop in rows_alone}):
+            value = replace(value, {part: self._materialise(part, rows_alone)})
         around = replace(value, {contract: Constant(0.0)})
         if any(isinstance(part, Reduce) for part in walk(around)):
             return None
-        right = contract.right
         if not (isinstance(right, Load) and self._is_parameter(right.buffer)):
             raise Unsupported("a product of two activations")
         if not contract.extent.is_number:
@@ -258,6 +283,22 @@ def _outermost_contracts(value: Expression) -> list[Contract]:
         for side in (contract.left, contract.right):
             nested |= {part for part in walk(side) if isinstance(part, Contract)}
     return sorted((contract for contract in contracts if contract not in nested), key=lambda part: str(part.variable))
+
+
+def _outermost_row_values(value: Expression, rows: set[sympy.Symbol]) -> list[Expression]:
+    """The largest parts, outside of products, that reduce something and then depend on row loops alone."""
+    if isinstance(value, Contract):
+        return []
+    has_reduction = any(isinstance(part, Reduce) for part in walk(value))
+    is_of_rows = not any(isinstance(part, Contract) for part in walk(value)) and _loops_of(value) <= rows
+    if has_reduction and is_of_rows:
+        return [value]
+    parts = () if isinstance(value, Reduce) else children(value)
+    return list(dict.fromkeys(each for part in parts for each in _outermost_row_values(part, rows)))
+
+
+def _loops_of(value: Expression) -> frozenset[sympy.Symbol]:
+    return frozenset(symbol for symbol in free_symbols(value) if symbol.is_nonnegative and not symbol.is_positive)
 
 
 def _rows_first(loops: tuple[Loop, ...], contract: Contract) -> tuple[Loop, ...]:

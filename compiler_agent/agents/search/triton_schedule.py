@@ -3,6 +3,7 @@
 from typing import Literal
 
 from candidates.record import Record
+from compiler_agent.agents.search.schedule import Algebra
 
 
 class TritonSchedule(Record):
@@ -29,6 +30,7 @@ class TritonSchedule(Record):
     few_depth: Literal[64, 128, 256] = 128
     few_split: Literal[1, 2, 4, 8] = 1
     """Parts of the depth that such a product computes side by side and then adds."""
+    algebra: Algebra = "as_written"
 
 
 MAP_FIELDS = ("sweep", "rows", "block", "warps")

@@ -2,6 +2,7 @@
 
 import sympy  # type: ignore[import-untyped]  # ships no types
 
+from compiler_agent.agents.search.algebra.variants import AS_WRITTEN
 from compiler_agent.agents.search.emit_triton_launch import power_of_2
 from compiler_agent.agents.search.expressions import Size
 from compiler_agent.agents.search.index_maps import axis_symbol
@@ -94,6 +95,8 @@ def _choices(
     if products:
         fields += TILE_FIELDS + FEW_FIELDS
     values = {field: values_of(TritonSchedule, field) for field in fields}
+    if program.others:
+        values["algebra"] = (AS_WRITTEN, *program.others)
     if longest_row > LONGEST_WHOLE_ROW:
         values["sweep"] = ("blocks",)
     if products:

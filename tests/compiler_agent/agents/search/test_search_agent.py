@@ -12,7 +12,7 @@ from candidates.measurement import Baseline, Decision, Interval, Measurement, St
 from candidates.task import KernelTask
 from candidates.verdict import Accepted, Evidence, EvidenceKind, Reason, Rejected
 from compiler_agent.agents.duplicates import key_of
-from compiler_agent.agents.search.agent import SearchAgent
+from compiler_agent.agents.search.agent import GENERATION_SIZE, SearchAgent
 from compiler_agent.agents.search.cpp_space import cpp_space
 from compiler_agent.agents.search.emit_cpp import emit_candidate
 from compiler_agent.agents.search.emit_triton import write_triton_program
@@ -133,7 +133,7 @@ def test_what_is_pending_is_not_proposed_again_and_nothing_is_waited_for(linear_
         assert isinstance(answer, Proposals)
         assert answer.may_go_ahead
         pending += answer.proposals
-    assert len({key_of(proposal.candidate) for proposal in pending}) == len(pending) == 16
+    assert len({key_of(proposal.candidate) for proposal in pending}) == len(pending) == 4 + 3 * GENERATION_SIZE
 
 
 def test_begins_with_the_best_of_earlier_searches_where_it_fits(linear_task: KernelTask) -> None:
