@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -134,11 +134,12 @@ def make_task(device_id: str) -> KernelTask:
 
 
 def measure(home: Path) -> dict[str, Any]:
-    """Every legal schedule of the task, by the screening's protocol, twice the pairs; equal code once."""
+    """Every legal schedule of the task as its graph is written, by two screenings each; equal code once."""
     task = make_task(fingerprint_device().id)
     program = write_program(task)
     assert not isinstance(program, NoProgram)
     space = cpp_space(program)
+    space = replace(space, choices={**space.choices, "algebra": ("as_written",)})
     of_point = {tuple(space.point(each).values()): emit_candidate(program, each) for each in space.schedules()}
     unique = {key_of(candidate): candidate for candidate in of_point.values()}
     settings = read_settings({**os.environ, "COMPILER_AGENT_HOME": str(home)})
