@@ -41,6 +41,8 @@ class Budget(Record):
     """Endpoints that a paid agent may ask."""
     accounts: tuple[str, ...] = ()
     """Spending accounts, opened with their caps: the run's and the op's. What is left is in their balances."""
+    pending: tuple[Proposal, ...] = ()
+    """Proposed and still being judged, of an agent that goes ahead: no attempts of theirs are known yet."""
     recalls_past: bool = True
     """False: nothing of earlier searches is told to a model, so that models that are compared start alike."""
 
@@ -48,6 +50,8 @@ class Budget(Record):
 class Proposals(Record):
     kind: Literal["proposals"] = "proposals"
     proposals: tuple[Proposal, ...] = Field(min_length=1)
+    may_go_ahead: bool = False
+    """Whether the agent may be asked for the next ones while these are judged; they are in `Budget.pending` then."""
 
 
 class Stop(Record):

@@ -1,4 +1,5 @@
-"""Builder: compiles candidates in a sandbox, a bounded number at a time, and none while something is measured."""
+"""Builder: compiles candidates in a sandbox, a bounded number at a time, off the core that measures, and none while a
+measurement decides."""
 
 import signal
 import threading

@@ -5,7 +5,7 @@ import importlib.util
 import subprocess
 from collections.abc import Sequence
 
-from candidates.benchmark.exclusive import building_slot
+from candidates.benchmark.exclusive import running_slot
 from candidates.ceilings import fingerprint_device, raise_ceilings
 from candidates.device import DeviceCeilings, DeviceFingerprint, Gpu
 from candidates.dispatch import measure_dispatch_us
@@ -70,7 +70,7 @@ def known_gpu_ceilings(ledger: Ledger, uuid: str, threads: int) -> DeviceCeiling
     device = identify_gpu(uuid)
     known = ledger.ceilings(device.id, threads)
     if known is None:
-        with building_slot(), gpu_slot(uuid):
+        with running_slot(), gpu_slot(uuid):
             measured = _read_ceilings(uuid)
         dispatch_us = measure_dispatch_us(fingerprint_device())
         known = measured.of_device(device, threads=threads, dispatch_us=dispatch_us)

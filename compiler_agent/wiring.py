@@ -179,8 +179,15 @@ def _llm_agent(settings: Settings, ledger: Ledger, blobs: BlobStore) -> KernelAg
     )
 
 
+def _search_agent(settings: Settings, ledger: Ledger, blobs: BlobStore) -> KernelAgent:
+    return SearchAgent(
+        past_winners=lambda task: past_winners(ledger, task),
+        ceilings=lambda task, threads: ledger.ceilings(task.device_id, threads),
+    )
+
+
 AGENTS: Mapping[str, AgentKind] = {
-    "search": AgentKind(asks_models=False, build=lambda settings, ledger, blobs: SearchAgent()),
+    "search": AgentKind(asks_models=False, build=_search_agent),
     "llm": AgentKind(asks_models=True, build=_llm_agent),
 }
 

@@ -1,5 +1,6 @@
 """Scratch: all that a sandboxed program can write, on the host side, where its content is hostile."""
 
+import contextlib
 import os
 import shutil
 import stat
@@ -114,9 +115,10 @@ def take_file(directory_fd: int, name: str, limit_bytes: int) -> bytes:
 def remove_left_behind(folder: Path) -> None:
     """What processes of ours that were killed left in `folder`, as far as it can be removed."""
     for path in left_behind_in(folder):
-        status = path.lstat()
-        if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
-            _remove(path)
+        with contextlib.suppress(FileNotFoundError):  # another process removes them too
+            status = path.lstat()
+            if stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
+                _remove(path)
 
 
 def _remove(path: Path) -> None:

@@ -70,6 +70,8 @@ class ProposeInput(Record):
     seconds_left: float = Field(ge=0)
     attempts_left: int = Field(ge=0)
     recalls_past: bool = True
+    pending: tuple[str, ...] = ()
+    """Blobs of the proposals that are being judged meanwhile."""
 
 
 class Generation(Record):
@@ -79,6 +81,8 @@ class Generation(Record):
     task_id: str
     proposals: tuple[str, ...]
     """Blobs, each one Proposal as JSON."""
+    may_go_ahead: bool = False
+    """Whether the next generation may be asked for while this one is judged."""
     stop_reason: str | None = None
     wall_s: float = Field(ge=0)
 

@@ -76,7 +76,9 @@ class NullBenchmark:
         CLOCK_MONOTONIC, in ns."""
         self._measuring_s, self._times = measuring_s, times
 
-    def screen(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> Measurement:
+    def screen(
+        self, task: KernelTask, candidate: Candidate, artifact: bytes, *, incumbent: Measurement | None = None
+    ) -> Measurement:
         return self._measure(task, candidate, Stage.SCREEN)
 
     def race(

@@ -57,7 +57,9 @@ class Session:
         # Compiles for this shape where needed, and lets every cache of torch see the shape once.
         for arguments in self._calls[:2]:
             self._kernel(*arguments)
+        # What is there now is not looked at again: torch's million objects would take a tenth of a second each time.
         gc.collect()
+        gc.freeze()
 
     def run(self, first: int, count: int, how: CallMode) -> None:
         kernel = self._kernel
@@ -193,6 +195,7 @@ class Server:
             if len(self._compiled) >= TASKS_KEPT:
                 self._compiled.clear()
                 torch._dynamo.reset()
+                gc.unfreeze()
             self._compiled[task.id] = torch.compile(load_reference(task.reference, device))
         return self._compiled[task.id]
 

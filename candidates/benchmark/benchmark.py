@@ -27,6 +27,7 @@ from candidates.benchmark.statistics import (
     PROTECTED_SPEEDUP,
     SCREEN_KILL_SPEEDUP,
     TotalSpeedup,
+    WorkloadSpeedup,
     decide_by_signs,
     decide_confirmation,
     decide_race,
@@ -50,6 +51,8 @@ from candidates.whole_file import write_whole
 SCREEN_PAIRS = 5
 PROTECTED_PAIRS = 100
 _SCREEN_S = 30.0
+_LEAST_SHARE_TO_LOSE = 0.5
+"""Of the time of all workloads: what a screening gives up after."""
 _FEWEST_PAIRS_TO_LOSE = 20
 _PRECISE_PAIRS, _PRECISE_WIDTH = 20, 1.02
 _CLEAR_SPEEDUP, _CLEAR_WIDTH = 1.25, 1.15
@@ -101,25 +104,43 @@ class Benchmark:
         return best.by_workload
 
     def screen(
-        self, task: KernelTask, candidate: Candidate, artifact: bytes, *, live: LiveKernel | None = None
+        self,
+        task: KernelTask,
+        candidate: Candidate,
+        artifact: bytes,
+        *,
+        live: LiveKernel | None = None,
+        incumbent: Measurement | None = None,
     ) -> Measurement | Rejected:
-        """Five pairs a workload, on one core of a CPU, heaviest first; LOSE as soon as it is far behind, else
-        UNDECIDED."""
+        """Five pairs a workload, on one core of a CPU, heaviest first, while compilers may work on the others; LOSE as
+        soon as it is far behind, else UNDECIDED.
+
+        `incumbent` is the best screening of the task so far: what is far behind that one has lost too, and counts as
+        far behind on the workloads that it was spared.
+        """
         began_s = time.monotonic()
         threads = self._track.screening_threads(task)
         best = self.fix_best_baselines(task, threads)
         seed = secrets.randbits(63)
 
         def run() -> Measurement:
-            with self._bout(task, candidate, artifact, best, live, threads=threads, seed=seed) as bout:
+            bout_of = self._bout(task, candidate, artifact, best, live, threads=threads, seed=seed, beside_builds=True)
+            with bout_of as bout:
                 measured: list[Workload] = []
+                decision = Decision.UNDECIDED
                 for workload in _heaviest_first(task, best):
                     bout.take(workload, SCREEN_PAIRS, began_s + _SCREEN_S)
                     measured.append(workload)
                     total = weigh_by_traffic([bout.speedup(workload) for workload in measured])
-                    if total.speedup < SCREEN_KILL_SPEEDUP and _share_of_time(measured, task, best) >= 0.5:
+                    if _share_of_time(measured, task, best) < _LEAST_SHARE_TO_LOSE:
+                        continue
+                    if total.speedup < SCREEN_KILL_SPEEDUP:
+                        decision = Decision.LOSE
                         break
-                decision = Decision.LOSE if total.speedup < SCREEN_KILL_SPEEDUP else Decision.UNDECIDED
+                    if incumbent and total.speedup < SCREEN_KILL_SPEEDUP * (rival := _over(incumbent, measured)):
+                        decision = Decision.LOSE
+                        total = total.times(incumbent.traffic_weighted_speedup / rival)
+                        break
                 workloads = tuple(bout.measurement(workload, Decision.UNDECIDED) for workload in measured)
                 return _measurement(Stage.SCREEN, task, threads, workloads, total, decision, bout, began_s)
 
@@ -214,10 +235,12 @@ class Benchmark:
                 return
 
     @contextmanager
-    def _contest(self, task: KernelTask, threads: int) -> Iterator[tuple[Contest, np.random.Generator]]:
+    def _contest(
+        self, task: KernelTask, threads: int, *, beside_builds: bool = False
+    ) -> Iterator[tuple[Contest, np.random.Generator]]:
         rng = np.random.default_rng()
         with (
-            self._track.reserve(threads) as core,
+            self._track.reserve(threads, beside_builds=beside_builds) as core,
             Contest(task, self._track, self._ceilings, rng, core, threads, self._defences) as contest,
         ):
             yield contest, rng
@@ -233,8 +256,9 @@ class Benchmark:
         *,
         threads: int,
         seed: int,
+        beside_builds: bool = False,
     ) -> Iterator[Bout]:
-        with self._contest(task, threads) as (contest, _):
+        with self._contest(task, threads, beside_builds=beside_builds) as (contest, _):
             dispatch_us = self._ceilings.dispatch_us
             handshake = contest.enter_handshake()
             current: Sequence[Side] = ()
@@ -289,6 +313,21 @@ def _share_of_time(measured: list[Workload], task: KernelTask, best: Mapping[str
 
     everything = time_us(task.public_workloads)
     return time_us(measured) / everything if everything else len(measured) / len(task.public_workloads)
+
+
+def _over(incumbent: Measurement, workloads: Sequence[Workload]) -> float:
+    """Its speedup over these workloads, all of which it has met."""
+    known = {each.workload: each for each in incumbent.workloads}
+    speedups = [
+        WorkloadSpeedup(
+            calls_per_hour=workload.calls_per_hour,
+            baseline_us=(met := known[workload.name]).baselines_us[met.best_baseline],
+            speedup=met.speedup_over_best,
+            interval=met.interval,
+        )
+        for workload in workloads
+    ]
+    return weigh_by_traffic(speedups).speedup
 
 
 def _over_processes(seen: tuple[WorkloadMeasurement, ...]) -> WorkloadMeasurement:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Protocol
 
 from candidates.benchmark.baseline import BaselinePool, DeviceBaselineRunner
-from candidates.benchmark.exclusive import building_slot, pinned
+from candidates.benchmark.exclusive import pinned, running_slot
 from candidates.benchmark.pairing import CacheFlush, Side
 from candidates.benchmark.track import Venue
 from candidates.candidate import Candidate
@@ -123,9 +123,9 @@ class GpuTrack:
         return task.threads
 
     @contextmanager
-    def reserve(self, threads: int) -> Iterator[int | None]:
-        """This GPU alone, and as a build does: nothing is measured on the CPU meanwhile, on other GPUs it may be."""
-        with building_slot(), gpu_slot(self._gpu.uuid), pinned(None):
+    def reserve(self, threads: int, *, beside_builds: bool) -> Iterator[int | None]:
+        """This GPU alone; nothing is measured on the CPU meanwhile, on other GPUs it may be. Builds go on."""
+        with running_slot(), gpu_slot(self._gpu.uuid), pinned(None):
             yield None
 
     def make_flush(self, last_cache_bytes: int) -> CacheFlush | None:

@@ -97,6 +97,10 @@ class TotalSpeedup:
     speedup: float
     interval: Interval
 
+    def times(self, factor: float) -> "TotalSpeedup":
+        interval = Interval(self.interval.low * factor, self.interval.high * factor)
+        return TotalSpeedup(speedup=self.speedup * factor, interval=interval)
+
 
 def weigh_by_traffic(workloads: Sequence[WorkloadSpeedup]) -> TotalSpeedup:
     """sum(w * t_best) / sum(w * t_candidate), with t_candidate = t_best / speedup.

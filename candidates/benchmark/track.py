@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from candidates.benchmark.baseline import BaselinePool
-from candidates.benchmark.exclusive import exclusive_slot, measuring_core, pinned
+from candidates.benchmark.exclusive import exclusive_slot, measuring_core, pinned, screening_slot
 from candidates.benchmark.pairing import CacheFlush, Side
 from candidates.candidate import Candidate
 from candidates.judge.cpp_runner import open_cpp_runner, open_null_runner
@@ -46,8 +46,9 @@ class Track(Protocol):
 
     def screening_threads(self, task: KernelTask) -> int: ...
 
-    def reserve(self, threads: int) -> AbstractContextManager[int | None]:
-        """The right to measure, and the core on which all sides run; None: on all cores."""
+    def reserve(self, threads: int, *, beside_builds: bool) -> AbstractContextManager[int | None]:
+        """The right to measure, and the core on which all sides run; None: on all cores. `beside_builds`: what only
+        ranks lets compilers work on the cores that it does not use."""
         ...
 
     def make_flush(self, last_cache_bytes: int) -> CacheFlush | None:
@@ -91,9 +92,10 @@ class CpuTrack:
         return 1
 
     @contextmanager
-    def reserve(self, threads: int) -> Iterator[int | None]:
+    def reserve(self, threads: int, *, beside_builds: bool) -> Iterator[int | None]:
         core = measuring_core() if threads == 1 else None
-        with exclusive_slot(), pinned(core):
+        slot = screening_slot if beside_builds and core is not None else exclusive_slot
+        with slot(), pinned(core):
             yield core
 
     def make_flush(self, last_cache_bytes: int) -> CacheFlush:

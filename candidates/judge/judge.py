@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from candidates.benchmark.exclusive import building_slot
+from candidates.benchmark.exclusive import running_slot
 from candidates.candidate import Candidate, LanguageName
 from candidates.device import Gpu
 from candidates.gpu_fingerprint import gpu_slot
@@ -175,7 +175,7 @@ class Judge:
                 defences=self._defences,
             )
 
-        return _Ground(task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner, reserve=building_slot)
+        return _Ground(task=task, evidence=EvidenceKind.NATIVE, open_runner=open_runner, reserve=running_slot)
 
     def _on_gpu(self, task: KernelTask, candidate: Candidate, artifact: bytes, bench: GpuBench) -> _Ground:
         def open_runner(arena: Arena) -> RunnerProcess:

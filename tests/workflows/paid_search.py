@@ -142,7 +142,9 @@ class Bench:
     def check(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> None:
         """Sanitizers find nothing."""
 
-    def screen(self, task: KernelTask, candidate: Candidate, artifact: bytes) -> Measurement:
+    def screen(
+        self, task: KernelTask, candidate: Candidate, artifact: bytes, *, incumbent: Measurement | None
+    ) -> Measurement:
         return _measurement(candidate, Stage.SCREEN)
 
     def race(self, task: KernelTask, candidate: Candidate, artifact: bytes, most_s: float, live: None) -> Measurement:

@@ -5,7 +5,7 @@ import time
 import pytest
 from temporalio.testing import ActivityEnvironment
 
-from candidates.agent import Attempt, Stop, stop_for_device
+from candidates.agent import Attempt, Proposals, Stop, stop_for_device
 from candidates.builder import CompilerUnavailable
 from candidates.candidate import Candidate, LanguageName, Proposal
 from candidates.compiler_report import CompilerReport
@@ -59,7 +59,7 @@ def _built_generation(ledger, blobs, task=TASK, language=LanguageName.CPP):
     for name in ("first", "second"):
         candidate = Candidate(language=language, source=f"void {name}() {{}}")
         ledger.put_candidate(candidate)
-        ledger.put_artifact(task.id, candidate.id, blobs.put(b"artifact"))
+        ledger.put_artifact(task.id, candidate.id, blobs.put(f"artifact of {name}".encode()))
         proposals.append(Proposal(candidate=candidate, agent="search"))
     generation = Generation(
         run_id="run",
@@ -107,9 +107,10 @@ class ScriptedBenchmark:
     """Screens each candidate at the next of its speedups."""
 
     def __init__(self, *speedups):
-        self._speedups = list(speedups)
+        self._speedups, self.incumbents = list(speedups), []
 
-    def screen(self, task, candidate, artifact):
+    def screen(self, task, candidate, artifact, *, incumbent):
+        self.incumbents.append(incumbent and incumbent.traffic_weighted_speedup)
         return measurement(self._speedups.pop(0))
 
 
@@ -151,10 +152,61 @@ def test_counters_are_read_of_what_is_fastest_and_why_they_are_missing_is_told(
         count=count,
     )
     ActivityEnvironment().run(activities.evaluate_generation, generation)
-    assert asked == [(proposals[0].candidate, b"artifact")]
+    assert asked == [(proposals[0].candidate, b"artifact of first")]
+    assert benchmark.incumbents == [None, 1.5]
     assert [attempt.counters for attempt in ledger.attempts("run", TASK.id)] == [counters, None]
     first, second = (each.progress.message for each in ledger.progress_after("run", 0))
     assert (first, second) == (f"screened at 1.50x{told}", "screened at 1.25x")
+
+
+def test_equal_machine_code_is_judged_and_measured_once(ledger, tmp_path):
+    blobs = BlobStore(tmp_path / "blobs")
+    proposals, generation = _built_generation(ledger, blobs)
+    ledger.put_artifact(TASK.id, proposals[1].candidate.id, blobs.put(b"artifact of first"))
+    accepted = Accepted(evidence=EvidenceKind.NATIVE, seed=1, calls_checked=4, worst_error_in_bounds=0.5)
+    benchmark = ScriptedBenchmark(1.5)
+    activities = DeviceSearchActivities(
+        ledger,
+        blobs,
+        ScriptedJudge([accepted]),
+        sanitizers=None,
+        benchmark=lambda task: benchmark,
+        live=None,
+        count=lambda task, candidate, artifact: None,
+    )
+    ActivityEnvironment().run(activities.evaluate_generation, generation)
+    attempts = ledger.attempts("run", TASK.id)
+    assert [attempt.proposal for attempt in attempts] == proposals
+    assert [attempt.speedup for attempt in attempts] == [1.5, 1.5]
+
+
+def test_an_agent_that_goes_ahead_is_told_what_is_pending_and_nothing_of_how_it_fared(ledger, tmp_path):
+    blobs = BlobStore(tmp_path / "blobs")
+    proposals, generation = _built_generation(ledger, blobs)
+    accepted = Accepted(evidence=EvidenceKind.NATIVE, seed=1, calls_checked=4, worst_error_in_bounds=0.5)
+    ledger.put_attempt("run", TASK.id, Attempt(proposal=proposals[0], verdict=accepted, measurement=measurement(1.5)))
+    seen = []
+
+    class Agent:
+        name = "search"
+
+        def propose(self, task, attempts, budget):
+            seen.append((attempts, budget.pending))
+            return Proposals(proposals=(proposals[1],), may_go_ahead=True)
+
+    author = AuthorActivities(ledger, blobs, agents=lambda name: Agent())
+    ask = ProposeInput(
+        run_id="run",
+        task_id=TASK.id,
+        agent="search",
+        round_number=1,
+        models=ModelBudget(),
+        seconds_left=1.0,
+        attempts_left=1,
+        pending=generation.proposals,
+    )
+    assert ActivityEnvironment().run(author.propose, ask).may_go_ahead
+    assert seen == [((), tuple(proposals))]
 
 
 def test_a_settling_that_was_killed_after_its_promotion_ends_with_that(ledger, tmp_path):
@@ -268,9 +320,9 @@ def test_a_kernel_whose_artifact_is_gone_is_built_once_more(ledger, tmp_path):
     """Pruned, or left behind on another machine."""
     blobs = BlobStore(tmp_path / "blobs")
     proposals, generation = _built_generation(ledger, blobs)
-    (artifact,) = {ledger.artifact(TASK.id, proposal.candidate.id) for proposal in proposals}
-    (lost,) = (blob for blob in blobs.list() if blob.digest == artifact)
-    blobs.remove(lost)
+    artifacts = {ledger.artifact(TASK.id, proposal.candidate.id) for proposal in proposals}
+    for lost in [blob for blob in blobs.list() if blob.digest in artifacts]:
+        blobs.remove(lost)
     build = BuildActivities(ledger, blobs, FixedBuilder(b"built anew"), CountedReports(), parallel=1)
     ActivityEnvironment().run(build.build_generation, generation)
     for proposal in proposals:

@@ -1,7 +1,7 @@
 """Activities of a search: propose, build, judge and screen, then settle the winner."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from temporalio import activity
@@ -9,12 +9,13 @@ from temporalio import activity
 from candidates.agent import Attempt, Budget, KernelAgent, Stop, fastest_first
 from candidates.benchmark.benchmark import Benchmark, LiveKernel
 from candidates.builder import Builder
-from candidates.candidate import Candidate, Proposal
+from candidates.candidate import Candidate, LanguageName, Proposal
 from candidates.compiler_reports import CompilerReports
 from candidates.gpu_counters import WorkloadCounters
 from candidates.gpu_profiler import NotCounted
 from candidates.judge.judge import Judge
 from candidates.judge.sanitizers_by_language import SanitizersByLanguage
+from candidates.ledger.artifacts import artifacts_of
 from candidates.ledger.blobs import BlobStore
 from candidates.ledger.cards import Cards
 from candidates.ledger.flaws import Flaws
@@ -30,7 +31,7 @@ from candidates.spending import op_account, run_account
 from candidates.task import KernelTask
 from candidates.verdict import Evidence, Reason, Rejected, is_native
 from workflows.activities.about import about
-from workflows.activities.telemetry import tell_judged
+from workflows.activities.telemetry import tell_judged, timed
 from workflows.payloads import Generation, GenerationOutcome, ProposeInput, ReportInput, SettleInput
 
 FINALISTS = 2
@@ -52,7 +53,14 @@ class AuthorActivities:
     def propose(self, ask: ProposeInput) -> Generation:
         started = time.monotonic()
         task = self._ledger.task(ask.task_id)
-        attempts = self._ledger.attempts(ask.run_id, ask.task_id)
+        pending = _read_proposals(self._blobs, ask.pending)
+        unknown = {proposal.candidate.id for proposal in pending}
+        # Of those that are judged meanwhile it must not depend on the moment how many are known.
+        attempts = tuple(
+            attempt
+            for attempt in self._ledger.attempts(ask.run_id, ask.task_id)
+            if attempt.proposal.candidate.id not in unknown
+        )
         # With what came before it: a workflow that was begun again counts its rounds anew, and must not be given the
         # answers to other questions.
         round_name = f"round-{ask.round_number}-after-{len(attempts)}"
@@ -62,6 +70,7 @@ class AuthorActivities:
             round_id=f"{op_account(ask.run_id, ask.task_id)}/{ask.agent}/{round_name}",
             models=ask.models.endpoints,
             accounts=self._open_accounts(ask),
+            pending=pending,
             recalls_past=ask.recalls_past,
         )
         if ask.round_number == 0:
@@ -77,6 +86,7 @@ class AuthorActivities:
             run_id=ask.run_id,
             task_id=ask.task_id,
             proposals=tuple(self._blobs.put(proposal.model_dump_json().encode()) for proposal in proposals),
+            may_go_ahead=not isinstance(reply, Stop) and reply.may_go_ahead,
             stop_reason=f"{reply.reason}: {reply.message}" if isinstance(reply, Stop) else None,
             wall_s=time.monotonic() - started,
         )
@@ -102,7 +112,7 @@ class BuildActivities:
         """Builds what is not built yet; a build that fails is an attempt that ended. Wall seconds."""
         started = time.monotonic()
         task = self._ledger.task(generation.task_id)
-        proposals = _proposals(self._blobs, generation)
+        proposals = _read_proposals(self._blobs, generation.proposals)
         with ThreadPoolExecutor(self._parallel) as pool:
             failures = pool.map(lambda proposal: self._build(task, proposal.candidate), proposals)
             # In the order of the proposals, whichever build ends first: what an agent is told must not vary.
@@ -119,7 +129,8 @@ class BuildActivities:
         recorded = RecordedReports(self._ledger)
         if best is None or recorded.of(ask.task_id, best) is not None:
             return
-        made = self._reports.report(self._ledger.task(ask.task_id), self._ledger.candidate(best))
+        with timed("compiling"):
+            made = self._reports.report(self._ledger.task(ask.task_id), self._ledger.candidate(best))
         recorded.put(ask.task_id, best, made)
 
     def _build(self, task: KernelTask, candidate: Candidate) -> Rejected | None:
@@ -130,7 +141,8 @@ class BuildActivities:
             # Once more: whoever prunes may have noted it just before it was kept.
             self._ledger.put_artifact(task.id, candidate.id, known)
             return None
-        built = self._builder.build(task, candidate)
+        with about(task_id=task.id, candidate_id=candidate.id), timed("compiling"):
+            built = self._builder.build(task, candidate)
         if isinstance(built, Rejected):
             return built
         self._ledger.put_artifact(task.id, candidate.id, self._blobs.put(built))
@@ -165,10 +177,11 @@ class DeviceSearchActivities:
         # given up and has not noticed yet, of the same proposals.
         attempts = list(self._ledger.attempts(generation.run_id, task.id))
         done = {attempt.proposal.candidate.id for attempt in attempts}
-        for proposal in _proposals(self._blobs, generation):
+        artifacts = artifacts_of(self._ledger, task.id)
+        for proposal in _read_proposals(self._blobs, generation.proposals):
             if proposal.candidate.id in done:
                 continue
-            attempt = self._evaluate(task, proposal, flaws)
+            attempt = self._evaluate(task, proposal, flaws, attempts, artifacts)
             counted = self._count_fastest(task, attempt, attempts)
             if isinstance(counted, WorkloadCounters):
                 attempt = attempt.model_copy(update={"counters": counted})
@@ -201,16 +214,28 @@ class DeviceSearchActivities:
             ),
         )
 
-    def _evaluate(self, task: KernelTask, proposal: Proposal, flaws: Flaws) -> Attempt:
+    def _evaluate(
+        self,
+        task: KernelTask,
+        proposal: Proposal,
+        flaws: Flaws,
+        earlier: Sequence[Attempt],
+        artifacts: Mapping[str, str],
+    ) -> Attempt:
+        """`artifacts`: blobs by candidate id; what has the machine code of an earlier attempt fared as that one did."""
         if (flaw := flaws.of(proposal.candidate.id)) is not None:
             evidence = Evidence(message=flaw)
             taken_back = Rejected(reason=Reason.RETRACTED, workload=None, evidence=evidence, seed=0)
             return Attempt(proposal=proposal, verdict=taken_back)
+        if (twin := _twin_of(proposal.candidate, earlier, artifacts)) is not None:
+            return twin.model_copy(update={"proposal": proposal})
         artifact = self._artifact(task, proposal.candidate.id)
-        verdict = self._judge.judge(task, proposal.candidate, artifact)
+        with about(candidate_id=proposal.candidate.id), timed("judging"):
+            verdict = self._judge.judge(task, proposal.candidate, artifact)
         if not is_native(verdict) or (benchmark := self._benchmark(task)) is None:
             return Attempt(proposal=proposal, verdict=verdict)
-        screened = benchmark.screen(task, proposal.candidate, artifact)
+        with about(candidate_id=proposal.candidate.id), timed("screening"):
+            screened = benchmark.screen(task, proposal.candidate, artifact, incumbent=_incumbent(task, earlier))
         if isinstance(screened, Rejected):
             return Attempt(proposal=proposal, verdict=screened)
         return Attempt(proposal=proposal, verdict=verdict, measurement=screened)
@@ -346,9 +371,37 @@ class DeviceSearchActivities:
         return confirmed.traffic_weighted_speedup if confirmed is not None else None
 
 
+def _twin_of(candidate: Candidate, earlier: Sequence[Attempt], artifacts: Mapping[str, str]) -> Attempt | None:
+    """Of C++, whose artifact is all that is run."""
+    own = artifacts.get(candidate.id)
+    if candidate.language is not LanguageName.CPP or own is None:
+        return None
+    for attempt in earlier:
+        other = attempt.proposal.candidate
+        is_equal = artifacts.get(other.id) == own and (other.entry, other.prepare) == (
+            candidate.entry,
+            candidate.prepare,
+        )
+        if is_equal and other.language is LanguageName.CPP:
+            return attempt
+    return None
+
+
+def _incumbent(task: KernelTask, attempts: Sequence[Attempt]) -> Measurement | None:
+    """The fastest that was measured on every public workload."""
+    return next(
+        (
+            attempt.measurement
+            for attempt in fastest_first(attempts)
+            if attempt.measurement is not None and len(attempt.measurement.workloads) == len(task.public_workloads)
+        ),
+        None,
+    )
+
+
 def _in_words(rejected: Rejected) -> str:
     return f"{rejected.reason.value} on {rejected.workload or 'no workload'}: {rejected.evidence.message}"
 
 
-def _proposals(blobs: BlobStore, generation: Generation) -> tuple[Proposal, ...]:
-    return tuple(Proposal.model_validate_json(blobs.get(blob)) for blob in generation.proposals)
+def _read_proposals(blobs: BlobStore, names: Sequence[str]) -> tuple[Proposal, ...]:
+    return tuple(Proposal.model_validate_json(blobs.get(name)) for name in names)

@@ -4,6 +4,8 @@ Counts go where the process's Temporal SDK sends its own: `compiler_agent.teleme
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from temporalio import activity
@@ -42,6 +44,16 @@ class _Told(ActivityInboundInterceptor):
                 )
                 ends = activity.metric_meter().create_counter(ENDS, "Tries of activities, by how they ended.")
                 ends.add(1, {"end": end})  # its meter adds the activity's type
+
+
+@contextmanager
+def timed(work: str) -> Iterator[None]:
+    """A log line of how long a part of an activity took, waiting for its turn included."""
+    began_s = time.monotonic()
+    try:
+        yield
+    finally:
+        activity.logger.info("%s took %.3f s", work, time.monotonic() - began_s)
 
 
 def tell_judged(attempt: Attempt) -> None:

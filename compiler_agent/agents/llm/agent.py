@@ -9,9 +9,9 @@ from candidates.language import language_for
 from candidates.spending import BudgetStop
 from candidates.task import KernelTask
 from candidates.transcript import Transcript, Turn
+from compiler_agent.agents.duplicates import key_of
 from compiler_agent.agents.llm.collaborators import Collaborators, Options, PaidModel
 from compiler_agent.agents.llm.diagnosis import Fix, read_fixes
-from compiler_agent.agents.llm.duplicates import key_of
 from compiler_agent.agents.llm.history import AGENT, History, read_history
 from compiler_agent.agents.llm.model_choice import choose_models
 from compiler_agent.agents.llm.plan import Draft, Improve, Order, parents_of, plan_round, purpose_of

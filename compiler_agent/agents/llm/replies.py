@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from candidates.candidate import Candidate, LanguageName
 from candidates.language import KernelLanguage
-from compiler_agent.agents.llm.duplicates import without_comments
+from compiler_agent.agents.duplicates import without_comments
 from compiler_agent.agents.llm.quoting import in_one_line
 
 MOST_SOURCE_CHARACTERS = 200_000

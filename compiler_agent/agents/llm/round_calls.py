@@ -14,8 +14,8 @@ from typing import TypeVar
 from candidates.language import KernelLanguage
 from candidates.spending import BudgetStop
 from candidates.transcript import Purpose, Turn
+from compiler_agent.agents.duplicates import key_of
 from compiler_agent.agents.llm.collaborators import PaidModel
-from compiler_agent.agents.llm.duplicates import key_of
 from compiler_agent.agents.llm.prompts import ask_again
 from compiler_agent.agents.llm.quoting import in_one_line
 from compiler_agent.agents.llm.replies import Kernel, NoKernel, read_kernel

@@ -1,11 +1,18 @@
 """Emission: a program under a schedule becomes one readable C++ source with the C ABI of the `cpp` language."""
 
 from candidates.candidate import Candidate, LanguageName
+from candidates.task import InputRole
 from compiler_agent.agents.search.cpp_prelude import CONTRACTION_PRELUDE, PRELUDE
 from compiler_agent.agents.search.emit_call import members_of
 from compiler_agent.agents.search.emit_contraction import emit_contraction_stage
 from compiler_agent.agents.search.emit_map import emit_map_stage
-from compiler_agent.agents.search.emit_prepare import FORMAT_TYPES, emit_prepare, kept_format
+from compiler_agent.agents.search.emit_prepare import (
+    FORMAT_TYPES,
+    emit_prepare,
+    kept_format,
+    packed_bytes,
+    weights_of,
+)
 from compiler_agent.agents.search.formulas import integer
 from compiler_agent.agents.search.packed_prelude import PACKED_PRELUDE
 from compiler_agent.agents.search.program import ContractionStage, Program
@@ -18,9 +25,8 @@ PREPARE = "prepare"
 def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
     """The candidate for `program` under `schedule`; its launch parameters are the schedule."""
     program = program.under(schedule.algebra)
-    contractions = [stage for stage in program.stages if isinstance(stage, ContractionStage)]
-    packs = [] if schedule.weights == "rows" else contractions
-    has_blocks = any(kept_format(stage, program, schedule) in FORMAT_TYPES for stage in contractions)
+    packs = _packed_stages(program, schedule)
+    has_blocks = any(kept_format(stage, program, schedule) in FORMAT_TYPES for stage in packs)
     calls: list[str] = []
     functions: list[str] = []
     packed_before: list[ContractionStage] = []
@@ -39,7 +45,7 @@ def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
         f"// Schedule: {', '.join(f'{name}={value}' for name, value in schedule.model_dump().items())}",
         *(f"// Rewritten: {name}." for name in program.rewrites),
         PRELUDE.replace("VECTOR_WIDTH", str(schedule.vector_width)),
-        CONTRACTION_PRELUDE if contractions else "",
+        CONTRACTION_PRELUDE if any(isinstance(stage, ContractionStage) for stage in program.stages) else "",
         PACKED_PRELUDE if has_blocks else "",
         _call_struct(program, bool(packs)),
         *functions,
@@ -54,6 +60,23 @@ def emit_candidate(program: Program, schedule: Schedule) -> Candidate:
         prepare=PREPARE if packs else None,
         launch_parameters=schedule.model_dump(),
     )
+
+
+def parameter_bytes(program: Program, schedule: Schedule) -> int:
+    """Of the packed ones as they are packed, of the others as they are."""
+    program = program.under(schedule.algebra)
+    packs = _packed_stages(program, schedule)
+    packed = {weights_of(stage).buffer for stage in packs}
+    axes = program.task.workloads[0].axes
+    parameters = program.task.inputs_of(InputRole.PARAMETER)
+    return packed_bytes(packs, program, schedule) + sum(
+        spec.size_bytes(axes) for spec in parameters if spec.name not in packed
+    )
+
+
+def _packed_stages(program: Program, schedule: Schedule) -> list[ContractionStage]:
+    stages = [stage for stage in program.stages if isinstance(stage, ContractionStage)]
+    return [] if schedule.weights == "rows" else stages
 
 
 def _call_struct(program: Program, has_prepared: bool) -> str:

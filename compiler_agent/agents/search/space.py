@@ -1,6 +1,8 @@
 """Space: the legal schedules of one program, and which of them to try first."""
 
 import itertools
+import math
+import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar, get_args
@@ -31,6 +33,32 @@ class Space(Generic[ScheduleT]):
             schedule = self.schedule(**dict(zip(self.choices, combination, strict=True)))
             if self.is_legal(schedule):
                 yield schedule
+
+    @property
+    def varying(self) -> Mapping[str, tuple[Choice, ...]]:
+        """The fields with a choice."""
+        return {field: values for field, values in self.choices.items() if len(values) > 1}
+
+    def point(self, schedule: ScheduleT) -> dict[str, Choice]:
+        """What it chose, where there is a choice."""
+        return {field: getattr(schedule, field) for field in self.varying}
+
+    def enumerate(self, most: int) -> tuple[ScheduleT, ...]:
+        """Every legal schedule once. Of a product of more than `most` choices, those among so many at random, the same
+        each time, and those to try first."""
+        size = math.prod(map(len, self.choices.values()))
+        if size <= most:
+            return tuple(self.schedules())
+        places = random.Random(0).sample(range(size), most)
+        some = (schedule for place in places if self.is_legal(schedule := self._at(place)))
+        return tuple(dict.fromkeys((*self.first_schedules(), *some)))
+
+    def _at(self, place: int) -> ScheduleT:
+        changes: dict[str, Choice] = {}
+        for field, values in self.choices.items():
+            place, rest = divmod(place, len(values))
+            changes[field] = values[rest]
+        return self.schedule(**changes)
 
     def first_schedules(self) -> tuple[ScheduleT, ...]:
         """The one to begin with and a few that differ from it in everything that usually decides; at least one."""

@@ -221,6 +221,26 @@ def test_screening_stops_a_kernel_that_is_far_behind(benchmark_of_tests: Benchma
     assert measured.decision is Decision.LOSE
 
 
+def test_screening_stops_what_is_far_behind_the_best_so_far(benchmark_of_tests: Benchmark) -> None:
+    task = task_of((1, 16))
+    fast, slow = kernel(HONEST, task), kernel(SLOWER, task)
+    incumbent = benchmark_of_tests.screen(task, fast.candidate, fast.artifact)
+    assert isinstance(incumbent, Measurement)
+    ten_times = incumbent.model_copy(
+        update={
+            "traffic_weighted_speedup": 10 * incumbent.traffic_weighted_speedup,
+            "workloads": tuple(
+                each.model_copy(update={"speedup_over_best": 10 * each.speedup_over_best})
+                for each in incumbent.workloads
+            ),
+        }
+    )
+    measured = benchmark_of_tests.screen(task, slow.candidate, slow.artifact, incumbent=ten_times)
+    assert isinstance(measured, Measurement)
+    assert measured.decision is Decision.LOSE
+    assert measured.traffic_weighted_speedup < ten_times.traffic_weighted_speedup / 1.5
+
+
 def test_faster_kernel_wins_its_race_and_is_confirmed(benchmark_of_tests: Benchmark) -> None:
     racer = kernel(HONEST)
     raced = benchmark_of_tests.race(ONE_ROW, racer.candidate, racer.artifact)

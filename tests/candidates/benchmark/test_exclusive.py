@@ -3,13 +3,21 @@
 import os
 import select
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-from candidates.benchmark.exclusive import building_slot, exclusive_slot
+from candidates.benchmark.exclusive import (
+    building_slot,
+    exclusive_slot,
+    measuring_core,
+    running_slot,
+    screening_slot,
+)
 
 
 class OtherProcess:
@@ -78,3 +86,66 @@ def test_link_in_the_shared_folder_is_not_followed(lock_file: Path) -> None:
     with pytest.raises(OSError, match="symbolic"), exclusive_slot(lock_file):
         pass
     assert not lock_file.with_name("elsewhere").exists()
+
+
+Slot = Callable[[Path], AbstractContextManager[None]]
+
+
+def begins_beside(slot: Slot, other: Slot, lock_file: Path) -> bool:
+    """Whether `other` begins while `slot` is held; it does once it is free, in any case."""
+    begun = threading.Event()
+
+    def begin() -> None:
+        with other(lock_file):
+            begun.set()
+
+    thread = threading.Thread(target=begin)
+    with slot(lock_file):
+        thread.start()
+        is_beside = begun.wait(0.3)
+    thread.join(10)
+    assert begun.is_set()
+    return is_beside
+
+
+def test_builds_go_on_beside_a_screening_and_nothing_else_does(lock_file: Path) -> None:
+    has_cores = len(os.sched_getaffinity(0)) > 1
+    assert begins_beside(screening_slot, building_slot, lock_file) == has_cores
+    for other in (screening_slot, running_slot, exclusive_slot):
+        assert not begins_beside(screening_slot, other, lock_file)
+    assert not begins_beside(running_slot, screening_slot, lock_file)
+    assert begins_beside(running_slot, building_slot, lock_file)
+
+
+def test_a_build_takes_the_core_that_measures_only_while_nobody_does(lock_file: Path) -> None:
+    cores = os.sched_getaffinity(0)
+    assert measuring_core() == max(cores)
+    with building_slot(lock_file):
+        assert os.sched_getaffinity(0) == cores
+    assert not begins_beside(building_slot, screening_slot, lock_file)
+    if others := cores - {max(cores)}:
+        with screening_slot(lock_file), building_slot(lock_file):
+            assert os.sched_getaffinity(0) == others
+        assert os.sched_getaffinity(0) == cores
+
+
+def test_who_waits_to_measure_is_not_passed_by_builds(lock_file: Path) -> None:
+    order: list[str] = []
+
+    def measure() -> None:
+        with exclusive_slot(lock_file):
+            order.append("measures")
+
+    def build() -> None:
+        with building_slot(lock_file):
+            order.append("builds")
+
+    with building_slot(lock_file):
+        threads = [threading.Thread(target=each) for each in (measure, build)]
+        for thread in threads:
+            thread.start()
+            time.sleep(0.2)
+        assert order == []
+    for thread in threads:
+        thread.join(10)
+    assert order == ["measures", "builds"]

@@ -6,14 +6,18 @@ import pytest
 from compiled_kernel import activation, make_task, parameter, tensor
 
 from candidates.agent import Attempt, Budget, Proposals, Stop
-from candidates.candidate import LanguageName, Proposal
+from candidates.candidate import Candidate, LanguageName, Proposal
+from candidates.device import BandwidthCeiling, DeviceCeilings
 from candidates.measurement import Baseline, Decision, Interval, Measurement, Stage, WorkloadMeasurement
 from candidates.task import KernelTask
 from candidates.verdict import Accepted, Evidence, EvidenceKind, Reason, Rejected
-from compiler_agent.agents.search.agent import SearchAgent
+from compiler_agent.agents.duplicates import key_of
+from compiler_agent.agents.search.agent import GENERATION_SIZE, SearchAgent
 from compiler_agent.agents.search.cpp_space import cpp_space
+from compiler_agent.agents.search.emit_cpp import emit_candidate
 from compiler_agent.agents.search.emit_triton import write_triton_program
 from compiler_agent.agents.search.program import NoProgram
+from compiler_agent.agents.search.schedule import Schedule
 from compiler_agent.agents.search.staging import write_program
 from compiler_agent.agents.search.triton_space import triton_space
 
@@ -117,7 +121,70 @@ def test_no_candidate_is_proposed_twice_and_a_small_space_is_searched_whole(doub
     program = write_program(doubling_task)
     assert not isinstance(program, NoProgram)
     assert stop.reason == "space_exhausted"
-    assert len(ids) == len(list(cpp_space(program).schedules()))
+    # Every schedule's code, each once: none keeps what costs one operation, whatever is worth keeping.
+    codes = [key_of(attempt.proposal.candidate) for attempt in attempts]
+    everything = {key_of(emit_candidate(program, each)) for each in cpp_space(program).schedules()}
+    assert len(codes) == len(set(codes)) < len(list(cpp_space(program).schedules()))
+    assert set(codes) == everything
+
+
+def test_what_is_pending_is_not_proposed_again_and_nothing_is_waited_for(linear_task: KernelTask) -> None:
+    agent, pending = SearchAgent(), list[Proposal]()
+    for _ in range(4):
+        answer = agent.propose(linear_task, (), Budget(seconds=1e6, attempts=1000, pending=tuple(pending)))
+        assert isinstance(answer, Proposals)
+        assert answer.may_go_ahead
+        pending += answer.proposals
+    assert len({key_of(proposal.candidate) for proposal in pending}) == len(pending) == 4 + 3 * GENERATION_SIZE
+
+
+def test_begins_with_the_best_of_earlier_searches_where_it_fits(linear_task: KernelTask) -> None:
+    program = write_program(linear_task)
+    assert not isinstance(program, NoProgram)
+    schedule = Schedule(row_tile=2, column_tile=4, prefetch_bytes=4096)
+    best = Proposal(candidate=emit_candidate(program, schedule), agent="search")
+    foreign = Proposal(candidate=best.candidate.model_copy(update={"source": "written by hand"}), agent="llm")
+    older = best.candidate.model_copy(update={"launch_parameters": {"row_tile": 3}})
+    winners = [measured(linear_task, each, 2.0) for each in (foreign, Proposal(candidate=older, agent="search"), best)]
+    agent = SearchAgent(past_winners=lambda task: winners)
+    first = agent.propose(linear_task, (), PLENTY)
+    assert isinstance(first, Proposals)
+    assert first.proposals[0].candidate == best.candidate
+    assert first.proposals[0].note.endswith("the best of an earlier search")
+    assert first.proposals[1].note == "default schedule"
+    without = agent.propose(linear_task, (), PLENTY.model_copy(update={"recalls_past": False}))
+    assert isinstance(without, Proposals)
+    assert without.proposals[0].note == "default schedule"
+
+
+def test_what_reads_too_many_bytes_to_win_is_ruled_out(linear_task: KernelTask) -> None:
+    """Panels of wide vectors are padded from 32 columns to 64, twice the bytes."""
+    level = BandwidthCeiling(working_set_bytes=1 << 20, bytes_per_s=1e9)
+    ceilings = DeviceCeilings(
+        device_id=linear_task.device_id,
+        threads=1,
+        read=(level, level),
+        copy_bandwidth=(level, level),
+        flops_per_s={"float32": 1e15},
+        dispatch_us=0.0,
+    )
+    first = SearchAgent().propose(linear_task, (), PLENTY)
+    assert isinstance(first, Proposals)
+    # At most 24 us / (0.8 * 9.9 us) with the padded weights, 24 us / (0.8 * 5.8 us) with the others.
+    attempts = tuple(measured(linear_task, each, 5.0) for each in first.proposals)
+    answers = [
+        agent.propose(linear_task, attempts, PLENTY)
+        for agent in (SearchAgent(generation_size=500), SearchAgent(generation_size=500, ceilings=lambda *_: ceilings))
+    ]
+    assert all(isinstance(answer, Proposals) for answer in answers)
+    everything, some = ({each.candidate.id: each.candidate for each in answer.proposals} for answer in answers)
+    assert some.keys() < everything.keys()
+
+    def is_padded(candidate: Candidate) -> bool:
+        schedule = Schedule.model_validate(candidate.launch_parameters)
+        return schedule.weights == "panels" and schedule.vector_width * schedule.column_tile > 32
+
+    assert {each.id for each in everything.values() if not is_padded(each)} == some.keys()
 
 
 def test_search_finds_a_good_schedule_among_failures_before_it_stops(linear_task: KernelTask) -> None:

@@ -1,4 +1,5 @@
-"""Whether two candidates are one kernel: equal but for comments, white space and the order of flags."""
+"""Whether two candidates are one kernel: equal but for comments, white space, the order of flags, and macros that
+nothing mentions."""
 
 import re
 
@@ -11,19 +12,26 @@ _COMMENT_OR_LITERAL = re.compile(
     r"|//(?:\\\n|[^\n])*|/\*.*?(?:\*/|\Z)",
     re.DOTALL,
 )
+_MACRO = re.compile(r"\bLAUNCH_(\w+)")
 _SPACE_AT_PUNCTUATION = re.compile(r"\s+(?=[^\w\s])|(?<=[^\w\s])\s+")
 
 
 def key_of(candidate: Candidate) -> str:
     """Equal for candidates that are one kernel."""
+    source, parameters = candidate.source, candidate.launch_parameters
+    if candidate.language is not LanguageName.TRITON:
+        source = normalise(source)
+        if "##" not in source:  # which would put names together
+            mentioned = set(_MACRO.findall(source))
+            parameters = {name: value for name, value in parameters.items() if name in mentioned}
     return digest_of(
         [
             candidate.language.value,
-            normalise(candidate.source) if candidate.language is not LanguageName.TRITON else candidate.source,
+            source,
             candidate.entry,
             candidate.prepare,
             sorted(candidate.build_flags),
-            candidate.launch_parameters,
+            parameters,
         ]
     )
 
