@@ -22,11 +22,12 @@ def beating() -> Iterator[None]:
     thread = threading.Thread(target=contextvars.copy_context().run, args=(beat,), name="heartbeat", daemon=True)
     activity.heartbeat()
     # A cancellation is raised at any line of this thread: in between, it would leave a thread that beats for ever.
-    with activity.shield_thread_cancel_exception():
-        thread.start()
     try:
+        with activity.shield_thread_cancel_exception():
+            thread.start()
         yield
     finally:
         with activity.shield_thread_cancel_exception():
             done.set()
-            thread.join()
+            if thread.ident is not None:
+                thread.join()
