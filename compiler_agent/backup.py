@@ -5,6 +5,8 @@ there. Left out: caches, logs, models' weights, which are made or fetched again,
 on from the ledger, and `keys`, unless they are asked for.
 """
 
+import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -18,7 +20,7 @@ from candidates.file_lock import hold_lock
 from candidates.ledger import standings
 from candidates.ledger.blobs import BlobError, BlobStore
 from candidates.ledger.copy_ledger import copy_ledger
-from candidates.ledger.database import open_database
+from candidates.ledger.database import is_there, open_database
 from candidates.ledger.schema import HEAD
 from candidates.record import Record
 from candidates.serving_build.build import UNFINISHED, builds_folder
@@ -59,9 +61,12 @@ class BackupManifest(Record):
 
 
 def make_backup(settings: Settings, target: Path, *, with_keys: bool) -> BackupManifest:
-    """`target` appears whole or not at all. Raises UserFault where it is there, BlobError for a damaged blob."""
+    """`target` appears whole or not at all. Raises UserFault where it is there or the home is not, BlobError for a
+    damaged blob."""
     if target.exists():
-        raise UserFault(f"{target} is there already: name a folder that is not")
+        raise UserFault(_taken(target))
+    if not (settings.home.is_dir() and is_there(settings.ledger_url)):  # to open a ledger would make an empty one
+        raise UserFault(f"there is no ledger of {settings.home}: set COMPILER_AGENT_HOME to a home that has one")
     with named_faults():
         target.parent.mkdir(parents=True, exist_ok=True)
         unfinished = target.with_name(f"{PARTIAL}{secrets.token_hex(8)}")
@@ -84,14 +89,24 @@ def make_backup(settings: Settings, target: Path, *, with_keys: bool) -> BackupM
             )
             write_whole(unfinished / MANIFEST, manifest.model_dump_json(indent=1).encode())
             os.sync()
-            unfinished.rename(target)
+            try:
+                unfinished.rename(target)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                raise UserFault(_taken(target)) from error
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)
     return manifest
 
 
-def copy_folder(source: Path, target: Path) -> None:
-    """With its times; not what is being written or locked. Raises OSError with the first file that could not be."""
+def _taken(target: Path) -> str:
+    return f"{target} is there already: name a folder that is not"
+
+
+def copy_folder(source: Path, target: Path, *, is_changing: bool = False) -> None:
+    """With its times; not what is being written or locked, and of one that is changing not what has gone since it was
+    listed. Raises OSError with the first file that could not be."""
     places = []
     for place, folders, names in os.walk(source):
         folders[:] = [name for name in folders if not name.startswith(PARTIAL)]
@@ -99,10 +114,12 @@ def copy_folder(source: Path, target: Path) -> None:
         there.mkdir(parents=True, exist_ok=True)
         for name in names:
             if not name.startswith((".lock", PARTIAL)):
-                shutil.copy2(Path(place) / name, there / name)
+                with contextlib.suppress(*((FileNotFoundError,) if is_changing else ())):
+                    shutil.copy2(Path(place) / name, there / name)
         places.append((place, there))
     for place, there in reversed(places):
-        shutil.copystat(place, there)
+        with contextlib.suppress(*((FileNotFoundError,) if is_changing else ())):
+            shutil.copystat(place, there)
 
 
 def files_in(folder: Path) -> Iterator[str]:
@@ -171,4 +188,4 @@ def _save_home(home: Path, folder: Path) -> None:
         shutil.copy2(path, folder / path.name)
     for name in _FOLDERS:
         if (home / name).is_dir():
-            copy_folder(home / name, folder / name)
+            copy_folder(home / name, folder / name, is_changing=True)

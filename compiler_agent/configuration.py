@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from compiler_agent.outcome import UserFault
 from compiler_agent.setting_keys import HOME_FOLDER, KEYS, Key, Kind
+from compiler_agent.settings import read_home
 
 CONFIG = "COMPILER_AGENT_CONFIG"
 FILE_NAME = "compiler-agent.toml"
@@ -23,6 +24,7 @@ _TYPES: Mapping[Kind, tuple[type, ...]] = {
     Kind.TEXT: (str,),
     Kind.PATH: (str,),
     Kind.URL: (str,),
+    Kind.PLACE: (str,),
     Kind.WHOLE: (int,),
     Kind.NUMBER: (int, float),
     Kind.SWITCH: (bool,),
@@ -93,7 +95,12 @@ def apply_file(file: Path | None, environment: MutableMapping[str, str]) -> Conf
     every program that is started later, goes by the same values. Raises UserFault."""
     if file is None:
         return Configuration()
-    counts = {variable: found for variable, found in read_file(file).items() if variable not in environment}
+    counts = {
+        variable: found
+        for variable, found in read_file(file).items()
+        # A file that the environment names holds the value, and the variable itself would go before it.
+        if variable not in environment and not environment.get(f"{variable}_FILE")
+    }
     environment.update({variable: found.text for variable, found in counts.items()})
     return Configuration(file=file, in_file=counts)
 
@@ -105,21 +112,25 @@ def read_file(file: Path) -> dict[str, InFile]:
         tables = tomllib.loads(text)
     except OSError as error:
         raise UserFault(f"cannot read {file} ({error.strerror}): give another with --config or {CONFIG}") from error
-    except ValueError as error:  # its own for wrong TOML tells the line
+    except (ValueError, RecursionError) as error:  # its own for wrong TOML tells the line
         raise UserFault(f"{file} is not TOML: {error}") from error
     keys, found = {key.name: key for key in KEYS}, {}
     for name, value in _flatten(tables, ""):
         line = _line_of(name, text)
         place = f"{file}: {name}" if line is None else f"{file}, line {line}: {name}"
         if name not in keys:
+            if value == {} and any(key.startswith(f"{name}.") for key in keys):
+                continue  # all of a table is commented out
             raise UserFault(f"{place} is no setting{_nearest(name, keys)}")
+        if keys[name].variable in found:
+            raise UserFault(f"{place} is there twice: a key in quotes is the same as one in a table")
         found[keys[name].variable] = InFile(text=_as_text(keys[name], value, place, file.parent), line=line)
     return found
 
 
 def _flatten(table: Mapping[str, object], above: str) -> Iterator[tuple[str, object]]:
     for word, value in table.items():
-        if isinstance(value, dict):
+        if isinstance(value, dict) and value:
             yield from _flatten(value, f"{above}{word}.")
         else:
             yield f"{above}{word}", value
@@ -161,11 +172,22 @@ def _as_text(key: Key, value: object, place: str, folder: Path) -> str:
         case Kind.ADDRESSES:
             return _joined(words, " ", place)
         case Kind.PATH:
-            return str(folder / Path(str(value)).expanduser()) if value else ""
-        case Kind.URL if has_password(str(value)):
+            return _located(str(value), place, folder) if value else ""
+        case Kind.URL | Kind.PLACE if has_password(str(value)):
             raise UserFault(f"{place} has a password in it: leave it out, or set {key.variable} in the environment")
+        case Kind.PLACE if value and "://" not in str(value):
+            return _located(str(value), place, folder)
+        case Kind.PLACE if relative := re.fullmatch(r"(sqlite(?:\+pysqlite)?:///)([^/:?][^:?]*)", str(value)):
+            return f"{relative[1]}{_located(relative[2], place, folder)}"
         case _:
             return str(value)
+
+
+def _located(path: str, place: str, folder: Path) -> str:
+    try:
+        return str(folder / Path(path).expanduser())
+    except RuntimeError:
+        raise UserFault(f"{place}: this machine has no user of that name: write the path without ~") from None
 
 
 def _joined(words: list[object], separator: str, place: str) -> str:
@@ -188,7 +210,7 @@ def shown(key: Key, text: str) -> str:
     if key.is_secret:
         return "set" if text.strip() else "not set"
     match key.kind:
-        case Kind.URL:
+        case Kind.URL | Kind.PLACE:
             return re.sub(r"(password=)[^&]*", r"\1***", re.sub(r"(://[^:/?@]*):.*@", r"\1:***@", text))
         case Kind.ADDRESSES:
             return " ".join(_host_alone(address) for address in text.split())
@@ -206,5 +228,4 @@ def _host_alone(address: str) -> str:
 
 def value_of(key: Key, environment: Mapping[str, str]) -> str:
     """As text, the default where nothing set it."""
-    home = Path(environment.get("COMPILER_AGENT_HOME") or "var").absolute()
-    return environment.get(key.variable, key.default.replace(HOME_FOLDER, str(home)))
+    return environment.get(key.variable, key.default.replace(HOME_FOLDER, str(read_home(environment))))

@@ -12,6 +12,7 @@ from candidates.pull_requests.decide import Rules
 from candidates.pull_requests.publish import Style
 from candidates.pull_requests.win import Grouping
 from compiler_agent.outcome import UserFault
+from compiler_agent.switches import read_switch
 
 C = TypeVar("C", bound=StrEnum)
 
@@ -63,7 +64,7 @@ def read_forge_settings(environment: Mapping[str, str] = os.environ) -> ForgeSet
         style=Style(
             folder=read.folder("COMPILER_AGENT_PULL_REQUEST_FOLDER", plain.folder),
             labels=tuple(filter(None, (label.strip() for label in labels.split(",")))),
-            is_draft=environment.get("COMPILER_AGENT_PULL_REQUEST_DRAFT", "0") not in ("", "0"),
+            is_draft=read_switch(environment, "COMPILER_AGENT_PULL_REQUEST_DRAFT"),
             rules=Rules(most_open=read.count("COMPILER_AGENT_PULL_REQUEST_LIMIT", plain.rules.most_open)),
         ),
     )

@@ -65,14 +65,13 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
     ledger.put_device(device)
     kind = _kind(request)
     fresh_id = f"{kind.word}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-    run_id = ledger.open_run(request, fresh_id)
-    if run_id != fresh_id:
-        console.print(f"going on with {run_id}", highlight=False)
-    is_ours = True
+    run_id, is_ours = None, True
     try:
-        with open_run_place(settings) as place:
+        with open_run_place(settings) as place:  # first: a command that is refused leaves no run that never ends
             is_ours = bool(place.workers)
+            run_id = ledger.open_run(request, fresh_id)
             if run_id != fresh_id:
+                console.print(f"going on with {run_id}", highlight=False)
                 asyncio.run(_require_known(run_id, settings, ledger, place.address))
             run = _input(ledger, request, run_id, device.id)
             display = ProgressDisplay(expected_seconds(request), console)
@@ -83,9 +82,10 @@ def perform_run(settings: Settings, ledger: Ledger, request: AnyRequest, console
                 raise
     except KeyboardInterrupt:
         what = "stopped; the same command goes on with it" if is_ours else "goes on; the same command follows it"
-        console.print(f"{run_id} {what}", highlight=False)
+        if run_id is not None:
+            console.print(f"{run_id} {what}", highlight=False)
         raise
-    report = ledger.report(run_id)
+    report = None if run_id is None else ledger.report(run_id)
     if report is None:
         raise RuntimeError(f"{run_id} ended without a report")
     return report

@@ -4,6 +4,7 @@ One command holds a home, and nothing of it outlives the command, whatever ends 
 """
 
 import contextlib
+import importlib.util
 import os
 import signal
 import socket
@@ -20,7 +21,7 @@ from candidates.record import digest_of
 from compiler_agent import readiness
 from compiler_agent.board_settings import BoardSettings
 from compiler_agent.home_lock import hold_home
-from compiler_agent.metrics_settings import WORKER, Address, MetricsSettings
+from compiler_agent.metrics_settings import SERVICE, WORKER, Address, MetricsSettings
 from compiler_agent.outcome import UserFault
 from compiler_agent.program_health import (
     ProgramHealth,
@@ -49,7 +50,8 @@ def serve_locally(settings: Settings, board: BoardSettings, metrics: MetricsSett
     is taken, and TemporalUnavailable."""
     with hold_home(settings.home, "up"), _stop_signals() as stop:
         board = replace(board, port=board.port or free_port())
-        _require_free(board)
+        _require_packages(metrics)
+        _require_free(settings, board, metrics)
         address = settings.temporal_address or f"127.0.0.1:{free_port()}"
         if settings.temporal_address is not None and not answers(address):
             raise TemporalUnavailable(
@@ -84,6 +86,13 @@ def service_of(settings: Settings, address: str) -> Service:
     )
 
 
+def other_settings(settings: Settings, health: UpHealth) -> tuple[str, ...]:
+    """What that `up` serves with and these settings name another of."""
+    wanted = service_of(settings, settings.temporal_address or health.service.temporal_address).model_dump()
+    served = health.service.model_dump()
+    return tuple(name.removesuffix("_digest") for name, value in served.items() if value != wanted[name])
+
+
 class _Teller:
     """Who hears of changes: the terminal, `up.json`, and a service manager."""
 
@@ -93,17 +102,18 @@ class _Teller:
     def tell(self, programs: tuple[ProgramHealth, ...], line: str) -> None:
         self._health = self._health.model_copy(update={"programs": programs})
         ready = sum(program.state is ProgramState.READY for program in programs)
+        try:
+            write_up_health(self._home, self._health)
+        except OSError as error:  # a full disk is no reason to end what works
+            line += f"; cannot write up.json: {error.strerror}"
+        readiness.tell(is_ready=self._health.is_ready, status=f"{ready} of {len(programs)} ready; {line}")
+        # Last, as it may fail: others read what is above.
         self._console.print(
             f"{datetime.now(UTC):%H:%M:%SZ} {line} · {ready} of {len(programs)} ready",
             highlight=False,
             markup=False,
             soft_wrap=True,
         )
-        try:
-            write_up_health(self._home, self._health)
-        except OSError as error:  # a full disk is no reason to end what works
-            self._console.print(f"cannot write up.json: {error.strerror}", highlight=False, markup=False)
-        readiness.tell(is_ready=self._health.is_ready, status=f"{ready} of {len(programs)} ready; {line}")
 
 
 def _programs(settings: Settings, board: BoardSettings, metrics: MetricsSettings, address: str) -> tuple[Program, ...]:
@@ -152,22 +162,48 @@ def _programs(settings: Settings, board: BoardSettings, metrics: MetricsSettings
 
 
 def _metrics_of_worker(metrics: MetricsSettings, number: int) -> dict[str, str]:
+    address = _worker_address(metrics, number)
+    return {} if address is None else {WORKER: str(address)}
+
+
+def _worker_address(metrics: MetricsSettings, number: int) -> Address | None:
     """Workers of one machine have a port each."""
-    if metrics.worker is None:
-        return {}
-    return {WORKER: str(Address(metrics.worker.host, metrics.worker.port + number))}
+    return None if metrics.worker is None else Address(metrics.worker.host, metrics.worker.port + number)
 
 
-def _require_free(board: BoardSettings) -> None:
-    """Before anything is started: a page that cannot listen would be started again and again."""
-    family = socket.AF_INET6 if ":" in board.host else socket.AF_INET
-    try:
-        socket.create_server((board.host, board.port), family=family).close()
-    except OSError as error:
-        raise UserFault(
-            f"the leaderboard cannot listen at {board.host}:{board.port} ({error.strerror}): another `up` may be "
-            "there; set COMPILER_AGENT_LEADERBOARD_PORT"
-        ) from error
+def _require_packages(metrics: MetricsSettings) -> None:
+    """Before anything is started: a program without them would be started again and again."""
+    needed = [("the leaderboard", "uvicorn", "leaderboard")]
+    if metrics.service is not None:
+        needed.append((f"metrics ({SERVICE})", "prometheus_client", "telemetry"))
+    missing = [each for each in needed if importlib.util.find_spec(each[1]) is None]
+    if missing:
+        told = "; ".join(f"{what} needs {package}" for what, package, _ in missing)
+        raise UserFault(f"{told}: pip install 'compiler-agent[{','.join(extra for _, _, extra in missing)}]'")
+
+
+def _require_free(settings: Settings, board: BoardSettings, metrics: MetricsSettings) -> None:
+    """Before anything is started: what cannot listen would be started again and again."""
+    wanted = [
+        ("the leaderboard", Address(board.host, board.port), "COMPILER_AGENT_LEADERBOARD_PORT"),
+        ("the metrics", metrics.service, SERVICE),
+        *(
+            (f"the metrics of worker {queue}", _worker_address(metrics, number), WORKER)
+            for number, queue in enumerate(queue_names(settings))
+        ),
+    ]
+    with contextlib.ExitStack() as held:  # all at once, so that two of ours are not told the same port
+        for name, address, variable in wanted:
+            if address is None:
+                continue
+            family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+            try:
+                held.enter_context(socket.create_server((address.host, address.port), family=family))
+            except (OSError, OverflowError) as error:
+                reason = error.strerror if isinstance(error, OSError) else error
+                raise UserFault(
+                    f"{name} cannot listen at {address} ({reason}): another `up` may be there; set {variable}"
+                ) from error
 
 
 def _port_of(address: str) -> int:

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 import sys
+import textwrap
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -30,7 +31,10 @@ def configure_logs(environment: Mapping[str, str] = os.environ) -> None:
     log_format, level = read_log_settings(environment)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonLines() if log_format is LogFormat.JSON else _TextLines())
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
+    logging.basicConfig(
+        level=max(logging.WARNING, logging.getLevelNamesMapping()[level]), handlers=[handler], force=True
+    )
+    logging.captureWarnings(True)
     # Ids are fields of a line, not part of its message.
     activity.logger.activity_info_on_message = workflow.logger.workflow_info_on_message = False
     # What libraries say of their daily business is not asked for.
@@ -67,7 +71,10 @@ class _TextLines(logging.Formatter):
         ids = " ".join(f"{name}={value[:16]}" for name, value in _ids(record).items() if name != "workflow_id")
         message = printable(record.getMessage()).replace("\n", "\\n")
         line = f"{_moment(record)} {record.levelname} {message}" + (f" [{ids}]" if ids else "")
-        return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
+        if not record.exc_info:
+            return line
+        # Indented, so that no message of an exception looks like a line of ours.
+        return f"{line}\n{textwrap.indent(printable(self.formatException(record.exc_info)), '    ')}"
 
 
 def _moment(record: logging.LogRecord) -> str:

@@ -12,8 +12,9 @@ from pydantic import ValidationError
 
 from candidates.ledger import standings
 from candidates.ledger.blobs import BlobStore
-from candidates.ledger.copy_ledger import copy_ledger
-from candidates.ledger.database import open_database
+from candidates.ledger.copy_ledger import copy_ledger, require_empty
+from candidates.ledger.database import is_there, open_database
+from candidates.ledger.schema import require_known
 from candidates.serving_build.build import builds_folder
 from candidates.serving_build.builds import point_at
 from candidates.store_faults import named_faults
@@ -35,11 +36,17 @@ from compiler_agent.settings import Settings
 
 
 def restore_backup(source: Path, settings: Settings) -> BackupManifest:
-    """Raises UserFault for what is no whole backup and for a home that is not empty, LedgerNotEmpty."""
+    """Raises UserFault for what is no whole backup and for a home that is not empty, LedgerNotEmpty, and
+    RevisionRefused for a backup of a newer version; all before anything is written."""
     manifest = read_backup(source)
     home = settings.home
     if home.exists() and any(home.iterdir()):
         raise UserFault(f"{home} is not empty: restore into a COMPILER_AGENT_HOME that is, or remove what is there")
+    if home.is_relative_to(source):
+        raise UserFault(f"{home} lies in the backup: set COMPILER_AGENT_HOME to a folder elsewhere")
+    if is_there(settings.ledger_url):
+        with open_database(settings.ledger_url, standings.rebuild).connect() as connection:
+            require_empty(connection)
     with named_faults():
         copy_folder(source / HOME, home)
         if (source / KEYS).is_dir():
@@ -61,14 +68,18 @@ def restore_backup(source: Path, settings: Settings) -> BackupManifest:
 
 
 def read_backup(source: Path) -> BackupManifest:
-    """Of a backup whose every byte is as it was written. Raises UserFault."""
+    """Of a backup whose every byte is as it was written. Raises UserFault, and RevisionRefused for one of a newer
+    version."""
     try:
         manifest = BackupManifest.model_validate_json((source / MANIFEST).read_bytes())
-    except (FileNotFoundError, NotADirectoryError, ValidationError) as error:
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, ValidationError) as error:
         raise UserFault(
             f"{source} is no whole backup: {MANIFEST} is not there, or not one of this project's"
         ) from error
-    found = set(files_in(source))
+    require_known(manifest.revision)
+    live, found = manifest.live_build, set(files_in(source))
+    if live is not None and not any(name.startswith(f"{BUILDS}/{live}/") for name in found):
+        raise UserFault(f"{source} is no whole backup: its live build {live!r} is not in it")
     if lost := sorted(manifest.files.keys() ^ found):
         raise UserFault(f"{source} is no whole backup: {lost[0]} is {'in excess' if lost[0] in found else 'missing'}")
     for name, saved in manifest.files.items():

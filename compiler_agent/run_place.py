@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from compiler_agent.child_processes import start_child, stop_children
 from compiler_agent.home_lock import HomeTaken, hold_home
-from compiler_agent.local_service import service_of
+from compiler_agent.local_service import other_settings
 from compiler_agent.outcome import UserFault
 from compiler_agent.program_health import find_up
 from compiler_agent.settings import Settings
@@ -46,10 +46,7 @@ def _served_by(settings: Settings, taken: HomeTaken) -> str:
     health = find_up(settings.home)
     if health is None:
         raise taken
-    wanted = service_of(settings, settings.temporal_address or health.service.temporal_address).model_dump()
-    if differing := [
-        name.removesuffix("_digest") for name, value in health.service.model_dump().items() if value != wanted[name]
-    ]:
+    if differing := other_settings(settings, health):
         raise UserFault(
             f"`compiler-agent up` (pid {health.pid}) serves {settings.home} with another "
             f"{', '.join(differing)}: give both the same settings, or stop it"

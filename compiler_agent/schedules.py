@@ -61,8 +61,9 @@ def with_schedules(settings: Settings, work: Callable[["Schedules"], Awaitable[R
     address = settings.temporal_address or (None if up is None else up.service.temporal_address)
     if address is None:
         raise UserFault(
-            "schedules live on a Temporal server that stays: start `compiler-agent up`, or set COMPILER_AGENT_TEMPORAL "
-            "to a server's host:port (a run's embedded server ends with the run)"
+            f"schedules live on a Temporal server that stays, and nothing serves {settings.home}: start "
+            "`compiler-agent up`, or name the home (COMPILER_AGENT_CONFIG or COMPILER_AGENT_HOME) that is served, or a "
+            "server's host:port (COMPILER_AGENT_TEMPORAL)"
         )
 
     async def do() -> R:

@@ -4,7 +4,10 @@ Counts are of the whole ledger, so that they outlive every process; what a worke
 say (`compiler_agent.telemetry`).
 """
 
-from collections.abc import Iterable, Iterator
+import math
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -30,6 +33,7 @@ from compiler_agent.service_status import ServiceStatus, read_service_status
 from compiler_agent.settings import Settings
 from compiler_agent.user_faults import as_user_fault
 
+FRESH_S = 5.0
 _PREFIX = "compiler_agent"
 _COUNTED = {
     "attempts": (AttemptRow.outcome, "Candidates judged in runs, by verdict."),
@@ -48,9 +52,20 @@ _SUMMED = {
 class ServiceMetrics(Collector):
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self._reading = threading.Lock()
+        self._read: Sequence[Metric] = ()
+        self._read_at_s = -math.inf
 
     def collect(self) -> Iterable[Metric]:
-        """What cannot be read is missing, and `compiler_agent_problems` counts it."""
+        """What cannot be read is missing, and `compiler_agent_problems` counts it. Whoever asks within FRESH_S of
+        another gets the same: many that ask at once would take the database's connections from the workers."""
+        with self._reading:
+            if time.monotonic() - self._read_at_s > FRESH_S:
+                self._read = tuple(self._collect())
+                self._read_at_s = time.monotonic()
+            return self._read
+
+    def _collect(self) -> Iterator[Metric]:
         try:
             status = read_service_status(self._settings)
         except UserFault:

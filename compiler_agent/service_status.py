@@ -9,11 +9,12 @@ from sqlalchemy import inspect, select, text
 
 from candidates.ceilings import fingerprint_device
 from candidates.ledger.ledger import Ledger, RecordedProgress
-from candidates.ledger.run_states import Failed, Running, RunState, RunStates
+from candidates.ledger.run_states import Failed, Running, RunState, RunStates, Stopped
 from candidates.ledger.tables import DeviceRow
 from candidates.record import Record
 from candidates.serving_build.build import Build
 from candidates.serving_build.builds import BuildStore
+from compiler_agent.local_service import other_settings
 from compiler_agent.machine import FREE_BYTES_NEEDED
 from compiler_agent.outcome import UserFault
 from compiler_agent.program_health import ProgramState, UpHealth, find_up
@@ -35,7 +36,7 @@ class RunStatus(Record):
     state: str
     """As `RunStates` tells them: running, ended, stopped, failed."""
     message: str
-    """Of a failure, or the latest progress."""
+    """Of a failure, or the latest progress; of a run that says nothing any more, since when."""
 
 
 class LedgerStatus(Record):
@@ -75,6 +76,8 @@ def read_service_status(settings: Settings) -> ServiceStatus:
     if up is not None:
         programs = [program for program in up.programs if program.state is not ProgramState.READY]
         problems += [f"{program.name} is {program.state}: see {program.log}" for program in programs]
+        if differing := other_settings(settings, up):
+            problems.append(f"`up` (pid {up.pid}) serves with another {', '.join(differing)} than is asked about here")
     return ServiceStatus(
         home=str(settings.home),
         free_bytes=free_bytes,
@@ -132,6 +135,8 @@ def _message(state: RunState) -> str:
             return message
         case Running(last=RecordedProgress(progress=progress)):
             return f"{progress.stage}: {progress.message}"
+        case Stopped(since=since):
+            return f"no progress since {since:%Y-%m-%d %H:%M}Z"
         case _:
             return ""
 

@@ -15,6 +15,8 @@ class Kind(StrEnum):
     """One that is relative in the file starts at the file's folder."""
     URL = "url"
     """A password in it belongs to the environment: the file is refused with one, and none is shown."""
+    PLACE = "path or URL"
+    """A URL, also of a SQLite file, or a path: one that is relative in the file starts at the file's folder."""
     WHOLE = "whole number"
     NUMBER = "number"
     SWITCH = "true or false"
@@ -51,7 +53,7 @@ KEYS: tuple[Key, ...] = (
         "ledger.url",
         "COMPILER_AGENT_LEDGER",
         "SQLAlchemy URL of the ledger; without it SQLite in the home.",
-        Kind.URL,
+        Kind.PLACE,
     ),
     _key(
         "ledger.url_file",
@@ -63,7 +65,7 @@ KEYS: tuple[Key, ...] = (
         "blobs.place",
         "COMPILER_AGENT_BLOBS",
         "Folder or fsspec URL, such as s3://bucket/prefix, of the blobs; without it a folder of the home.",
-        Kind.URL,
+        Kind.PLACE,
     ),
     _key(
         "retention.candidates_days",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from compiler_agent.forge_settings import ForgeSettings, read_forge_settings
 from compiler_agent.outcome import UserFault
+from compiler_agent.switches import read_switch
 
 
 class SandboxName(StrEnum):
@@ -55,7 +56,7 @@ class Settings:
 
 def read_settings(environment: Mapping[str, str] = os.environ, *, sandbox: SandboxName | None = None) -> Settings:
     """`sandbox` None: as the environment says. Raises UserFault."""
-    home = Path(environment.get("COMPILER_AGENT_HOME") or "var").absolute()
+    home = read_home(environment)
     return Settings(
         home=home,
         ledger_url=_ledger_url(environment) or f"sqlite:///{home / 'ledger.sqlite'}",
@@ -63,10 +64,14 @@ def read_settings(environment: Mapping[str, str] = os.environ, *, sandbox: Sandb
         temporal_address=environment.get("COMPILER_AGENT_TEMPORAL") or None,
         temporal_namespace=environment.get("COMPILER_AGENT_TEMPORAL_NAMESPACE") or "default",
         gpu_uuid=environment.get("COMPILER_AGENT_GPU") or None,
-        allow_root=environment.get("COMPILER_AGENT_ALLOW_ROOT", "0") not in ("", "0"),
+        allow_root=read_switch(environment, "COMPILER_AGENT_ALLOW_ROOT"),
         forge=read_forge_settings(environment),
         sandbox=sandbox or _sandbox_name(environment.get("COMPILER_AGENT_SANDBOX") or SandboxName.BUBBLEWRAP),
     )
+
+
+def read_home(environment: Mapping[str, str] = os.environ) -> Path:
+    return Path(environment.get("COMPILER_AGENT_HOME") or "var").absolute()
 
 
 def _ledger_url(environment: Mapping[str, str]) -> str | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from candidates.printable import printable
 from compiler_agent.child_processes import end_group, start_child, stop_children
 from compiler_agent.program_health import ProgramHealth, ProgramState
 from compiler_agent.readiness import Listener
@@ -45,7 +46,8 @@ class Supervisor:
     """A context manager: no program outlives it."""
 
     def __init__(self, programs: Sequence[Program], tell: Callable[[tuple[ProgramHealth, ...], str], None]) -> None:
-        """`tell` gets the health of all and a line about what has changed."""
+        """`tell` gets the health of all and a line about what has changed. An OSError of it ends nothing: a terminal
+        that was closed and a full disk are no reason to end what works."""
         self._supervised = [_Supervised(program) for program in programs]
         self._tell = tell
 
@@ -75,7 +77,8 @@ class Supervisor:
         )
 
     def _say(self, one: "_Supervised", change: str) -> None:
-        self._tell(tuple(one.health() for one in self._supervised), f"{one.program.name}: {change}")
+        with contextlib.suppress(OSError):
+            self._tell(tuple(one.health() for one in self._supervised), f"{one.program.name}: {change}")
 
 
 class _Supervised:
@@ -130,11 +133,18 @@ class _Supervised:
         )
 
     def _start(self) -> str:
-        if self._last_exit is not None:
-            self._restarts += 1
         self._listener.was_told_ready()  # what the one before has said is said
         environment = {**self.program.environment, **self._listener.environment}
-        self.child = start_child(self.program.argv, self.program.log, environment)
+        try:
+            self.child = start_child(self.program.argv, self.program.log, environment)
+        except OSError as error:  # no log can be written, or there is no room for a process: both may pass
+            said = f"cannot be started ({error.strerror}: {error.filename or self.program.argv[0]})"
+            if self.program.is_awaited and not self.was_ready:
+                raise NeverReady(f"{self.program.name} {said}") from error
+            self._wait_longer()
+            return f"{said}, again in {self._wait_s:g} s"
+        if self._last_exit is not None:
+            self._restarts += 1
         self._enter(ProgramState.STARTING)
         return f"starting (pid {self.child.pid})"
 
@@ -144,12 +154,17 @@ class _Supervised:
     def _wait(self, status: int) -> str:
         assert self.child is not None
         was_steady = self._state is ProgramState.READY and time.monotonic() - self._since_s >= STEADY_S
-        self._wait_s = FIRST_WAIT_S if was_steady else min(max(2 * self._wait_s, FIRST_WAIT_S), LONGEST_WAIT_S)
         self._last_exit = status
         end_group(self.child)
         self.child = None
-        self._enter(ProgramState.WAITING)
+        if was_steady:
+            self._wait_s = 0.0
+        self._wait_longer()
         return f"{ended_with(status)}, again in {self._wait_s:g} s; {_last_line(self.program.log)} ({self.program.log})"
+
+    def _wait_longer(self) -> None:
+        self._wait_s = min(max(2 * self._wait_s, FIRST_WAIT_S), LONGEST_WAIT_S)
+        self._enter(ProgramState.WAITING)
 
     def _enter(self, state: ProgramState) -> None:
         self._state, self._since, self._since_s = state, datetime.now(UTC), time.monotonic()
@@ -163,5 +178,5 @@ def _last_line(log: Path) -> str:
     with contextlib.suppress(OSError), log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - 2000))
         lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip()[:300] if lines else "it said nothing"
+        return printable(lines[-1].strip()[:300]) if lines else "it said nothing"
     return "it said nothing"

@@ -54,9 +54,12 @@ def flush_spans() -> None:
 @functools.cache
 def _provider() -> "TracerProvider":
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.resources import OTELResourceDetector, Resource
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    provider = TracerProvider()  # named by OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES go before our name.
+    named = Resource.create({"service.name": "compiler-agent"}).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=named)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from compiler_agent.outcome import UserFault
+from compiler_agent.switches import read_switch
 
 _TLS, _CA, _CERTIFICATE, _KEY, _API_KEY, _API_KEY_FILE = (
     f"COMPILER_AGENT_TEMPORAL_{name}"
@@ -32,7 +33,7 @@ def read_temporal_security(environment: Mapping[str, str] = os.environ) -> Tempo
     if (certificate is None) != (key is None):
         raise UserFault(f"{_CERTIFICATE} and {_KEY} belong together: set both, or none")
     api_key = environment.get(_API_KEY, "").strip() or (_read(_API_KEY_FILE, environment) or b"").decode().strip()
-    has_tls = environment.get(_TLS, "0") not in ("", "0") or bool(api_key or ca or certificate)
+    has_tls = read_switch(environment, _TLS) or bool(api_key or ca or certificate)
     if has_tls and not environment.get("COMPILER_AGENT_TEMPORAL"):
         raise UserFault(f"{_TLS} and its like are for a server by address, which COMPILER_AGENT_TEMPORAL does not name")
     return TemporalSecurity(

@@ -21,7 +21,7 @@ from candidates.serving_build.runtime import BuildRefused
 from candidates.serving_build.signing import SigningKeyFault
 from compiler_agent.models.completion import ModelRejectedRequest, ModelUnavailable
 from compiler_agent.outcome import UserFault
-from compiler_agent.settings import read_settings
+from compiler_agent.settings import read_home
 from compiler_agent.temporal_server import TemporalUnavailable
 from kernel_sandbox.sandbox import SandboxUnavailable
 from leaderboard.access.tokens import TokenFault
@@ -60,7 +60,8 @@ _USER_FAULTS = (
     UserFault,
 )
 
-_LEDGER_FAULTS = ("disk is full", "readonly database", "not a database", "unable to open", "is locked")
+_DAMAGED = ("malformed", "not a database")
+_LEDGER_FAULTS = ("disk is full", "readonly database", "unable to open", "is locked")
 """What SQLite says about a file that is not as it should be, rather than about our use of it."""
 
 _POSTGRESQL_RIGHTS = ("42501", "3F000", "25006")
@@ -78,15 +79,19 @@ def as_user_fault(error: BaseException) -> str | None:
         return f"the disk is full ({error.filename or 'unknown file'}): free space or set COMPILER_AGENT_HOME elsewhere"
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EROFS):
         return f"cannot write {error.filename}: choose a writable COMPILER_AGENT_HOME"
-    home = read_settings().home
-    if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError) and error.filename in (
-        str(folder) for folder in (home, *home.parents)
+    if isinstance(error, RuntimeError) and "home directory" in str(error):  # what `Path.expanduser` says
+        return "a path begins with ~ and a name, and this machine has no such user: write it without"
+    home = read_home()
+    if isinstance(error, FileNotFoundError | FileExistsError | NotADirectoryError) and (
+        error.filename in (str(folder) for folder in (home, *home.parents)) or (home.exists() and not home.is_dir())
     ):
         return f"cannot make the folder {home} ({error.strerror}): choose another COMPILER_AGENT_HOME"
     if isinstance(error, LedgerUrlError):
         return f"COMPILER_AGENT_LEDGER cannot be used: {error}"
     if isinstance(error, DatabaseError) and type(error.orig).__module__.startswith("psycopg"):
         return _as_postgresql_fault(error, error.orig)
+    if isinstance(error, DatabaseError) and any(words in str(error.orig) for words in _DAMAGED):
+        return f"cannot use the ledger ({error.orig}): restore a backup, or set COMPILER_AGENT_HOME to another folder"
     if isinstance(error, DatabaseError) and any(words in str(error.orig) for words in _LEDGER_FAULTS):
         return f"cannot use the ledger ({error.orig}): free space or set COMPILER_AGENT_HOME to another writable folder"
     return None

@@ -83,7 +83,7 @@ async def connect(address: str, namespace: str, metrics: PrometheusConfig | None
             runtime=own_runtime,
             interceptors=tracing(),
         )
-    except RuntimeError as error:  # what temporalio raises when nobody answers
+    except (RuntimeError, ValueError) as error:  # what temporalio raises when nobody answers, or there is no such port
         over = " over TLS" if security.has_tls else ""
         raise TemporalUnavailable(
             f"no Temporal server answers{over} at {address}: start it, or set COMPILER_AGENT_TEMPORAL to its host:port"

@@ -38,4 +38,6 @@ def worker_environment(settings: Settings, address: str) -> dict[str, str]:
         CONFIG: os.devnull,
         # Idle OpenMP threads must sleep: a spinning one takes a core from whatever is measured.
         "OMP_WAIT_POLICY": "passive",
+        # What reads a model draws progress bars, which are no log lines; tqdm asks when it is imported.
+        "TQDM_DISABLE": "1",
     }

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from tests.compiler_agent.figures import SERVICE_FIGURES, WORKER_FIGURES
 
 DEPLOY = Path(__file__).resolve().parents[1] / "deploy"
 FILES = [path for path in sorted(DEPLOY.rglob("*")) if path.is_file() and "secrets" not in path.parts]
+PROJECT = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())
 SCRIPTS = Path(sys.executable).parent
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 MANIFESTS = [
@@ -192,3 +194,25 @@ def test_every_alert_is_tried_both_ways(is_raised):
         if ("exp_alerts" in each) == is_raised
     }
     assert tried == {rule["alert"] for rule in RULES}
+
+
+def test_a_wheel_holds_every_file_of_its_packages(tmp_path):
+    """What an installation in place finds in its folder, an image must have been given."""
+    names = [name.removesuffix("*") for name in PROJECT["tool"]["setuptools"]["packages"]["find"]["include"]]
+    for name in (*names, "README.md", "pyproject.toml", "LICENSE"):
+        source = DEPLOY.parent / name
+        if source.is_dir():
+            shutil.copytree(source, tmp_path / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, tmp_path / "source" / name)
+    build = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir"]
+    subprocess.run([*build, str(tmp_path), str(tmp_path / "source")], check=True, timeout=300)
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {
+        path.relative_to(tmp_path / "source").as_posix()
+        for name in names
+        for path in (tmp_path / "source" / name).rglob("*")
+        if path.is_file()
+    }
+    assert wanted - packed == set()

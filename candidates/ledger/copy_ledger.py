@@ -30,10 +30,16 @@ def copy_ledger(source: Engine, target: Engine) -> Mapping[str, int]:
     SQLite and no column may hold.
     """
     with snapshot_of(source) as reading, alone(target) as writing:
-        for table in Table.metadata.sorted_tables:
-            if writing.scalar(select(exists(select(table)))):
-                raise LedgerNotEmpty(f"the ledger in {target.url!r} has {table.name}: name a database without a ledger")
+        require_empty(writing)
         return {table.name: _copy(table, reading, writing) for table in Table.metadata.sorted_tables}
+
+
+def require_empty(connection: Connection) -> None:
+    """Raises LedgerNotEmpty."""
+    for table in Table.metadata.sorted_tables:
+        if connection.scalar(select(exists(select(table)))):
+            place = connection.engine.url
+            raise LedgerNotEmpty(f"the ledger in {place!r} has {table.name}: name a database without a ledger")
 
 
 @contextmanager

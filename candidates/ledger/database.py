@@ -26,6 +26,14 @@ _DRIVERS = {
 """What a URL may name, and what it then gets: bare `postgresql` means another driver to older SQLAlchemy."""
 
 _CONNECT_TIMEOUT_S, _LOCKED_TIMEOUT_S = 10, 30
+_LOST_PEER = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 60_000,  # milliseconds
+}
+"""Of libpq. A server whose machine or network is lost says no goodbye: by Linux's own times it is waited for two hours.
+"""
 _ASKED_AFTER_IDLE_S = 1.0
 _ADDING_IN_ORDER = 0x6C656468
 """Key of advisory locks: PostgreSQL leaves its meaning to those who share a database."""
@@ -52,6 +60,12 @@ def connect_database(url: str) -> Engine:
     engine = _open_sqlite(place) if place.drivername == "sqlite" else _open_postgresql(place)
     event.listen(engine, "handle_error", name_fault)
     return engine
+
+
+def is_there(url: str) -> bool:
+    """False for a SQLite file that opening would make. Raises LedgerUrlError."""
+    place = _parse(url)
+    return place.drivername != "sqlite" or Path(place.database or "").is_file()
 
 
 def commit_in_order(session: Session, name: str) -> None:
@@ -132,7 +146,7 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def _open_postgresql(place: URL) -> Engine:
-    defaults: dict[str, Any] = {"client_encoding": "utf8", "connect_timeout": _CONNECT_TIMEOUT_S}
+    defaults: dict[str, Any] = {"client_encoding": "utf8", "connect_timeout": _CONNECT_TIMEOUT_S, **_LOST_PEER}
     try:
         engine = create_engine(
             place,

@@ -65,7 +65,7 @@ def _bring_up(engine: Engine, rebuild: Rebuild, *, is_told_to: bool) -> Migratio
         before = _revision(connection)
         if before == HEAD:
             return Migration(before, HEAD, None)
-        _refuse_unknown(before)
+        require_known(before)
         is_filled = before is not None or _has_facts(connection)
         if is_filled and not is_told_to:
             raise RevisionRefused(
@@ -120,7 +120,8 @@ def _has_facts(connection: Connection) -> bool:
     return not set(Table.metadata.tables).isdisjoint(inspect(connection).get_table_names())
 
 
-def _refuse_unknown(revision: str | None) -> None:
+def require_known(revision: str | None) -> None:
+    """Raises RevisionRefused for one of a newer version."""
     from alembic.script import ScriptDirectory
     from alembic.util import CommandError
 

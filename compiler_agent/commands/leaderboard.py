@@ -2,6 +2,7 @@
 
 import contextlib
 import ipaddress
+import logging
 import os
 import socket
 import threading
@@ -21,7 +22,7 @@ from compiler_agent.log_lines import configure_logs
 from compiler_agent.models.endpoints import known_secrets, read_endpoints
 from compiler_agent.models.redaction import Redactor
 from compiler_agent.ordinary_user import require_ordinary_user
-from compiler_agent.outcome import ExitCode, UserFault, print_json, progress_console, result_console
+from compiler_agent.outcome import ExitCode, UserFault, print_json, result_console
 from compiler_agent.settings import Settings, read_settings
 from compiler_agent.webhook_settings import read_webhook_targets
 from leaderboard.access.tokens import TokenFile
@@ -113,7 +114,7 @@ def _serve(settings: Settings, board: BoardSettings, host: str, port: int, allow
     prepare_process()
     with _listen(host, port) as listener:
         address = f"http://{_in_url(host)}:{listener.getsockname()[1]}{site.root_path}/"
-        progress_console.print(f"leaderboard at {address}", highlight=False)
+        logging.getLogger(__name__).info("leaderboard at %s", address)
         readiness.tell(is_ready=True)  # it accepts from now on; who comes before the page is there waits
         _run_until_stopped(uvicorn.Server(config), listener)
     return ExitCode.DONE

@@ -1,16 +1,21 @@
 """`compiler-agent metrics`: what Prometheus reads of the service as a whole."""
 
 import ipaddress
+import logging
 import signal
+from socketserver import StreamRequestHandler
 
 from compiler_agent import readiness
 from compiler_agent.log_lines import configure_logs
 from compiler_agent.metrics_settings import Address, read_metrics_settings
 from compiler_agent.ordinary_user import require_ordinary_user
-from compiler_agent.outcome import ExitCode, UserFault, progress_console
+from compiler_agent.outcome import ExitCode, UserFault
 from compiler_agent.settings import read_settings
 
 _USUAL = Address("127.0.0.1", 9464)
+_MOST_WAITING = 128
+_PATIENCE_S = 15.0
+"""For a scraper to say what it wants, and to take it."""
 
 
 def metrics() -> ExitCode:
@@ -36,7 +41,13 @@ def metrics() -> ExitCode:
         server, _ = start_http_server(address.port, addr=address.host, registry=registry)
     except OSError as error:
         raise UserFault(f"cannot listen at {address} ({error.strerror}): set COMPILER_AGENT_METRICS") from error
-    progress_console.print(f"metrics at http://{address}/metrics", highlight=False)
+    # Each scraper has a thread: one that says nothing more would keep it for ever. More than five may come at once.
+    handler = server.RequestHandlerClass
+    assert isinstance(handler, type)
+    assert issubclass(handler, StreamRequestHandler)
+    handler.timeout = _PATIENCE_S
+    server.socket.listen(_MOST_WAITING)
+    logging.getLogger(__name__).info("metrics at http://%s/metrics", address)
     readiness.tell(is_ready=True)
     try:
         signal.pause()

@@ -24,6 +24,7 @@ from candidates.whole_file import PARTIAL
 from compiler_agent.blob_store import open_blobs
 from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, print_json, result_console
+from compiler_agent.program_health import find_up
 from compiler_agent.retention_settings import RetentionSettings, read_retention_settings
 from compiler_agent.settings import Settings, read_settings
 
@@ -83,7 +84,10 @@ def prune_home(settings: Settings, kept: RetentionSettings, *, dry_run: bool) ->
         dry_run=dry_run,
     )
     lines = prune_progress(ledger, before=now - timedelta(days=kept.progress_days), dry_run=dry_run)
-    logs = tuple(_old_files(settings.logs, "*", kept.logs_days))
+    up = find_up(settings.home)
+    # Who has a file open goes on writing to it when it is gone, and nobody reads that.
+    written = set() if up is None else {Path(program.log).name for program in up.programs}
+    logs = tuple(log for log in _old_files(settings.logs, "*", kept.logs_days) if log.name not in written)
     left = [path for begin in (PARTIAL, REMOVED) for path in _old_files(settings.home, f"{begin}*", _LEFT_DAYS)]
     if not dry_run:
         for path in (*logs, *left):

@@ -106,7 +106,11 @@ def trigger(name: NameArgument) -> ExitCode:
     Example: compiler-agent schedule trigger chat
     """
     has_begun = with_schedules(read_settings(), lambda schedules: schedules.trigger(name))
-    said = "a night begins" if has_begun else "a night goes on already, so none was begun"
+    said = (
+        "a night begins; `compiler-agent schedule show` tells how it goes"
+        if has_begun
+        else "a night goes on already, so none was begun"
+    )
     result_console.print(f"{printable(name)}: {said}", highlight=False, markup=False)
     return ExitCode.DONE if has_begun else ExitCode.NOT_ACHIEVED
 

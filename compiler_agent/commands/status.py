@@ -1,5 +1,7 @@
 """`compiler-agent status`: how the service is: server, queues, workers, runs, ledger, disk, live build."""
 
+from collections.abc import Sequence
+
 from rich.markup import escape
 from rich.table import Table
 
@@ -8,6 +10,7 @@ from compiler_agent.commands.options import JsonOption
 from compiler_agent.outcome import ExitCode, print_json, result_console
 from compiler_agent.service_status import ServiceStatus, read_service_status
 from compiler_agent.settings import read_settings
+from compiler_agent.temporal_status import Retry, read_retries
 
 
 def status(json: JsonOption = False) -> ExitCode:
@@ -16,14 +19,19 @@ def status(json: JsonOption = False) -> ExitCode:
     Example: compiler-agent status --json
     """
     found = read_service_status(read_settings())
+    retries = () if found.temporal is None else read_retries(found.temporal.address, found.temporal.namespace)
     if json:
-        print_json({"healthy": not found.problems} | found.model_dump(mode="json"))
+        print_json(
+            {"healthy": not found.problems}
+            | found.model_dump(mode="json")
+            | {"retries": [retry.model_dump(mode="json") for retry in retries]}
+        )
     else:
-        _print(found)
+        _print(found, retries)
     return ExitCode.NOT_ACHIEVED if found.problems else ExitCode.DONE
 
 
-def _print(found: ServiceStatus) -> None:
+def _print(found: ServiceStatus, retries: Sequence[Retry]) -> None:
     table = Table(box=None, show_header=False, pad_edge=False)
 
     def row(name: str, words: str) -> None:
@@ -45,6 +53,9 @@ def _print(found: ServiceStatus) -> None:
             row(f"  {run.run_id}", f"{run.state} {run.message}")
     row("live build", found.live_build or "none")
     result_console.print(table)
+    for retry in retries:
+        told = f"{retry.activity} of {retry.workflow_id}: try {retry.tries}, the last ended with {retry.failure}"
+        result_console.print(f"tried again: {printable(told)}", highlight=False, markup=False, soft_wrap=True)
     for problem in found.problems:
         result_console.print(f"[bold red]missing:[/] {escape(problem)}", highlight=False)
     if not found.problems:

@@ -1,6 +1,7 @@
 """`compiler-agent worker`: serves task queues of a Temporal server."""
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Annotated
 
@@ -9,11 +10,13 @@ import typer
 from compiler_agent import readiness
 from compiler_agent.log_lines import configure_logs
 from compiler_agent.ordinary_user import require_ordinary_user
-from compiler_agent.outcome import ExitCode, UserFault, progress_console
+from compiler_agent.outcome import ExitCode, UserFault
 from compiler_agent.queue_services import QUEUES, queue_services
 from compiler_agent.settings import read_settings
 from compiler_agent.telemetry import metrics_config
 from compiler_agent.worker import connect, serve
+
+_log = logging.getLogger(__name__)
 
 
 def worker(
@@ -41,7 +44,7 @@ def worker(
         names = ", ".join(service.queue for service in services)
 
         def tell_ready() -> None:
-            progress_console.print(f"serving {names} at {address}", highlight=False)
+            _log.info("serving %s at %s", names, address)
             readiness.tell(is_ready=True)
             if ready_file is not None:
                 ready_file.touch()

@@ -1,6 +1,7 @@
 """`compiler-agent backup` and `restore`: the same wins and live build, or a refusal before anything is written."""
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from candidates.serving_build.build import write_build
 from candidates.serving_build.builds import BuildStore
 from candidates.serving_build.signing import make_key, public_key
 from candidates.verdict import Accepted, EvidenceKind
+from compiler_agent.backup import copy_folder
 from compiler_agent.main import run_command
 from tests.candidates.ledger import told_facts
 from tests.candidates.ledger.test_copy_ledger import rows
@@ -145,11 +147,30 @@ def lose_manifest(saved: Path) -> None:
     (saved / "backup.json").unlink()
 
 
+def make_newer(saved: Path) -> None:
+    _change_manifest(saved, "revision", "9999")
+
+
+def name_another_folder(saved: Path) -> None:
+    _change_manifest(saved, "live_build", "../../../etc")
+
+
+def _change_manifest(saved: Path, key: str, value: str) -> None:
+    manifest = json.loads((saved / "backup.json").read_text())
+    (saved / "backup.json").write_text(json.dumps(manifest | {key: value}))
+
+
+def put_a_folder_for_the_manifest(saved: Path) -> None:
+    lose_manifest(saved)
+    (saved / "backup.json").mkdir()
+
+
 @ON_SQLITE
 @pytest.mark.parametrize(
     ("happens", "words"),
     [(spoil, "ledger.sqlite is not as it was written"), (lose, "is missing"), (add, "is in excess"),
-     (lose_manifest, "is no whole backup")],
+     (lose_manifest, "is no whole backup"), (put_a_folder_for_the_manifest, "is no whole backup"),
+     (make_newer, "a newer version has written it"), (name_another_folder, "'../../../etc' is not in it")],
 )  # fmt: skip
 def test_what_is_no_whole_backup_is_refused_before_anything_is_written(say, home, ledger_url, tmp_path, happens, words):
     say(home, "backup", str(tmp_path / "saved"), ledger=ledger_url)
@@ -168,4 +189,42 @@ def test_nothing_is_restored_over_what_is_there(say, home, ledger_url, tmp_path)
     code, _, told = say(tmp_path / "restored", "restore", str(tmp_path / "saved"), ledger=ledger_url)
     assert code == 2
     assert "name a database without a ledger" in told
-    assert BuildStore(tmp_path / "restored").current() is None
+    code, _, within = say(tmp_path / "saved" / "home" / "restored", "restore", str(tmp_path / "saved"))
+    assert code == 2
+    assert "lies in the backup" in within
+    assert not (tmp_path / "restored").exists(), "it was refused before anything was written"
+
+
+def test_of_a_home_that_is_not_there_no_backup_is_made(say, tmp_path):
+    """One with a typing error in its name would be an empty ledger, night for night."""
+    for home in (tmp_path / "nowhere", tmp_path / "empty"):
+        (tmp_path / "empty").mkdir(exist_ok=True)
+        code, _, told = say(home, "backup", str(tmp_path / "saved"))
+        assert code == 2
+        assert "there is no ledger of" in told
+    assert not (tmp_path / "saved").exists()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def test_files_that_go_while_a_folder_is_copied_are_passed_over(tmp_path):
+    """As git's own do in the folder of local pull requests."""
+    folder, stop = tmp_path / "folder", threading.Event()
+    folder.mkdir()
+    (folder / "stays").write_text("whole")
+
+    def come_and_go() -> None:
+        while not stop.is_set():
+            for number in range(200):
+                (folder / f"{number}").write_text("x")
+            for number in range(200):
+                (folder / f"{number}").unlink()
+
+    writer = threading.Thread(target=come_and_go)
+    writer.start()
+    try:
+        for number in range(30):
+            copy_folder(folder, tmp_path / f"copy-{number}", is_changing=True)
+            assert (tmp_path / f"copy-{number}" / "stays").read_text() == "whole"
+    finally:
+        stop.set()
+        writer.join()

@@ -1,5 +1,6 @@
 """What a user gets for bad input: one message with file, line and next step, exit code 2, nothing in the ledger."""
 
+import contextlib
 import gzip
 import json
 import os
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from candidates.ledger.ledger import Ledger
 from compiler_agent.main import run_command
 from traces.sample import SAMPLE_TRACE
 
@@ -190,6 +192,21 @@ def test_a_ledger_that_is_none_is_refused(run, home):
     home.mkdir()
     (home / "ledger.sqlite").write_text("not a database, and longer than a header " * 8)
     _assert_refused(run("task", "list", "--json"), "COMPILER_AGENT_HOME")
+
+
+def test_a_damaged_ledger_is_refused(run, home):
+    home.mkdir()
+    ledger = home / "ledger.sqlite"
+    Ledger(f"sqlite:///{ledger}").engine.dispose()
+    with contextlib.closing(sqlite3.connect(ledger)) as connection:
+        connection.execute("PRAGMA journal_mode=DELETE")
+    ledger.write_bytes(ledger.read_bytes()[:4096] + b"Z" * 40_960)
+    _assert_refused(run("ledger", "check"), "malformed", "restore a backup")
+
+
+@pytest.mark.parametrize("variable", ["COMPILER_AGENT_LEDGER_FILE", "COMPILER_AGENT_CONFIG"])
+def test_a_path_of_nobody_is_refused(run, variable):
+    _assert_refused(run("task", "list", "--json", **{variable: "~nobody-of-this-name/file"}), "no such user")
 
 
 def test_a_ledger_that_has_no_folder_is_refused(run):

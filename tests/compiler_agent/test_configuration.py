@@ -87,11 +87,50 @@ def test_the_environment_overrides_the_file_also_with_nothing(written):
         ('temporal = "x:1"', "line 1: temporal is no setting"),
         ('[colour]\nhue = "red"', "colour.hue is no setting; `compiler-agent config show` lists"),
         ("home = 2020-01-01", "line 1: home has a date"),
+        ("home = {}", "line 1: home has a dict"),
+        ("[temprol]", "temprol is no setting"),
+        ('"temporal.address" = "a:1"\n[temporal]\naddress = "b:1"', "temporal.address is there twice"),
+        ('home = "~nobody-of-this-name/var"', "line 1: home: this machine has no user of that name"),
+        (f"home = {'[' * 3000}", "is not TOML: "),
     ],
 )
 def test_a_wrong_file_is_refused_with_key_and_line(written, text, words):
     with pytest.raises(UserFault, match=words):
         read_file(written(text))
+
+
+def test_a_table_of_which_all_is_commented_out_is_empty(written):
+    assert read_file(written('[temporal]\n# address = "temporal:7233"\n')) == {}
+
+
+def test_ledger_and_blobs_lie_beside_the_file_wherever_the_command_is_given(written):
+    file = written('[ledger]\nurl = "sqlite:///ledger.sqlite"\n[blobs]\nplace = "blobs"\n')
+    found = {variable: value.text for variable, value in read_file(file).items()}
+    assert found == {
+        "COMPILER_AGENT_LEDGER": f"sqlite:///{file.parent}/ledger.sqlite",
+        "COMPILER_AGENT_BLOBS": f"{file.parent}/blobs",
+    }
+    for url in ("sqlite:////srv/ledger.sqlite", "sqlite:///:memory:", "postgresql+psycopg:///kernels"):
+        (value,) = read_file(written(f'ledger.url = "{url}"')).values()
+        assert value.text == url
+
+
+def test_a_file_that_the_environment_names_goes_before_the_value_in_ours(written, tmp_path):
+    (tmp_path / "url").write_text("sqlite:////srv/other.sqlite\n")
+    environment = {"COMPILER_AGENT_LEDGER_FILE": str(tmp_path / "url")}
+    apply_file(written('ledger.url = "sqlite:////srv/ledger.sqlite"'), environment)
+    assert read_settings(environment).ledger_url == "sqlite:////srv/other.sqlite"
+
+
+@pytest.mark.parametrize("word", ["0", "false", "No", "off", ""])
+def test_a_switch_that_says_no_is_off(word):
+    assert not read_settings({"COMPILER_AGENT_ALLOW_ROOT": word}).allow_root
+
+
+def test_a_switch_that_says_neither_is_refused():
+    with pytest.raises(UserFault, match="COMPILER_AGENT_ALLOW_ROOT is 'nope'"):
+        read_settings({"COMPILER_AGENT_ALLOW_ROOT": "nope"})
+    assert read_settings({"COMPILER_AGENT_ALLOW_ROOT": "True"}).allow_root
 
 
 @pytest.mark.parametrize(

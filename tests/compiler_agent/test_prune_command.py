@@ -3,6 +3,7 @@
 import json
 import os
 import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -11,7 +12,9 @@ from candidates.pull_requests.facts import Event, PullRequestFact
 from candidates.run import BuildRecord
 from candidates.serving_build.build import write_build
 from candidates.serving_build.builds import BuildStore
+from compiler_agent.home_lock import hold_home
 from compiler_agent.main import run_command
+from compiler_agent.program_health import ProgramHealth, ProgramState, Service, UpHealth, write_up_health
 from tests.candidates.ledger.test_prune import Past
 from tests.candidates.serving_build.test_builds import age_approvals
 from tests.candidates.serving_build.tiny_tasks import local_device
@@ -97,6 +100,22 @@ def test_what_killed_processes_were_writing_goes_once_it_is_old(past, prune, tmp
         age(folder / name, days)
     assert prune()["left_behind"] == 2
     assert [path.name for path in folder.iterdir()] == [".partial-young"]
+
+
+def test_a_log_that_a_program_of_up_has_open_stays(past, prune, tmp_path):
+    now = datetime.now(UTC)
+    program = ProgramHealth(
+        name="leaderboard", state=ProgramState.READY, since=now, pid=1, restarts=0, last_exit=None,
+        log=str(tmp_path / "logs" / "old.log"),
+    )  # fmt: skip
+    service = Service(temporal_address="", temporal_namespace="", ledger_digest="", sandbox="", gpu_uuid=None)
+    with hold_home(tmp_path, "up"):
+        write_up_health(
+            tmp_path,
+            UpHealth(pid=os.getpid(), started_at=now, service=service, leaderboard="", programs=(program,)),
+        )
+        assert prune()["logs"] == []
+    assert len(prune()["logs"]) == 1, "nobody writes to it any more"
 
 
 def test_a_home_without_anything_has_nothing_to_prune(prune, tmp_path, monkeypatch):

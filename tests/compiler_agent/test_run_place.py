@@ -7,11 +7,15 @@ from datetime import UTC, datetime
 
 import pytest
 
+from candidates.ledger.ledger import Ledger
+from candidates.run import TuneRequest
 from compiler_agent.home_lock import HomeTaken
+from compiler_agent.local_run import perform_run
 from compiler_agent.local_service import service_of
-from compiler_agent.outcome import UserFault
+from compiler_agent.outcome import UserFault, progress_console
 from compiler_agent.program_health import UpHealth, write_up_health
 from compiler_agent.run_place import open_run_place
+from compiler_agent.service_status import read_service_status
 from compiler_agent.settings import SandboxName, read_settings
 from tests.compiler_agent.test_home_lock import HOLDS
 
@@ -52,6 +56,20 @@ def test_a_run_with_other_settings_than_those_of_up_is_refused_with_their_names(
     other = replace(settings, sandbox=SandboxName.DOCKER, ledger_url="sqlite:////elsewhere.sqlite")
     with pytest.raises(UserFault, match="another ledger, sandbox: give both"), open_run_place(other):
         pass
+
+
+def test_a_run_that_is_refused_is_not_in_the_ledger(settings, holder):
+    ledger, request = Ledger(settings.ledger_url), TuneRequest(task_id="ab", op="Linear", search_s=1.0)
+    with pytest.raises(HomeTaken):
+        perform_run(settings, ledger, request, progress_console)
+    assert ledger.runs() == ()
+
+
+def test_status_says_that_up_has_another_ledger(settings, holder):
+    tell(settings, holder.pid)
+    other = replace(settings, ledger_url=f"sqlite:///{settings.home}/other.sqlite")
+    (told,) = (problem for problem in read_service_status(other).problems if str(holder.pid) in problem)
+    assert "serves with another ledger" in told
 
 
 @pytest.mark.parametrize("pid", [None, 1])

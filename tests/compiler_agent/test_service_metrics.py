@@ -1,6 +1,7 @@
 """What Prometheus reads of the service as a whole."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -47,6 +48,14 @@ def test_counts_are_those_of_the_ledger(settings):
     assert found[("compiler_agent_run_failures_total",)] == 1
     assert found[("compiler_agent_home_free_bytes",)] > 0
     assert {name for name, *_ in found} <= SERVICE_FIGURES
+
+
+def test_many_that_ask_at_once_are_one_reading(settings):
+    Ledger(settings.ledger_url)
+    metrics = ServiceMetrics(settings)
+    with ThreadPoolExecutor(50) as pool:
+        found = list(pool.map(lambda _: metrics.collect(), range(200)))
+    assert all(each is found[0] for each in found)
 
 
 def test_what_is_away_is_a_problem_and_everything_else_is_told(settings):

@@ -1,5 +1,6 @@
 """Supervisor, with small programs in place of workers."""
 
+import errno
 import os
 import signal
 import sys
@@ -49,8 +50,7 @@ def program(tmp_path):
             name=name,
             argv=(sys.executable, "-S", "-c", source),
             environment=os.environ,
-            log=tmp_path / f"{name}.log",
-            **{"stage": 1, "stop_patience_s": 10.0} | kinds,
+            **{"log": tmp_path / f"{name}.log", "stage": 1, "stop_patience_s": 10.0} | kinds,
         )
 
     return make
@@ -73,6 +73,28 @@ def is_gone(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
     except FileNotFoundError:
         return True
+
+
+def test_a_program_that_cannot_be_started_is_tried_again(program, told, tmp_path):
+    """Its log cannot be written: a disk that only reads."""
+    (tmp_path / "logs").write_text("in the way")
+    with Supervisor([program("a", STAYS), program("b", STAYS, log=tmp_path / "logs" / "b.log")], told) as supervisor:
+        supervisor.watch(until(lambda: any("b: cannot be started" in line for line in told.lines)))
+        assert told.states()["b"] is ProgramState.WAITING
+        (tmp_path / "logs").unlink()
+        supervisor.watch(until(lambda: set(told.states().values()) == {ProgramState.READY}))
+
+
+def test_nobody_to_tell_ends_nothing(program, told):
+    """A terminal that was closed, a full disk under what is told."""
+
+    def tell(programs, line):
+        told(programs, line)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with Supervisor([program("a", STAYS), program("b", STAYS, stage=2)], tell) as supervisor:
+        supervisor.watch(until(lambda: list(told.states().values()) == [ProgramState.READY] * 2))
+    assert told.lines[-2:] == ["b: stopped", "a: stopped"]
 
 
 def test_a_program_that_dies_is_started_again_and_is_ready_again(program, told):

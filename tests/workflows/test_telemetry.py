@@ -29,10 +29,14 @@ class Collector(BaseHTTPRequestHandler):
     """Takes spans as an OpenTelemetry collector does, over HTTP."""
 
     spans: ClassVar[set[str]] = set()
+    services: ClassVar[set[str]] = set()
 
     def do_POST(self):
         asked = ExportTraceServiceRequest.FromString(self.rfile.read(int(self.headers["content-length"])))
         for resource in asked.resource_spans:
+            self.services.update(
+                each.value.string_value for each in resource.resource.attributes if each.key == "service.name"
+            )
             for scope in resource.scope_spans:
                 self.spans.update(span.name for span in scope.spans)
         self.send_response(200)
@@ -93,3 +97,4 @@ def test_a_run_is_seen_in_logs_figures_and_spans(server_address, tmp_path, colle
     }
     assert {(line["run_id"], line["activity"]) for line in judged} == {("run-told", "evaluate_generation")}
     assert {"RunWorkflow:TuningRun", "RunActivity:evaluate_generation"} <= Collector.spans
+    assert Collector.services == {"compiler-agent"}

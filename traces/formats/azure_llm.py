@@ -4,6 +4,7 @@ Source: Azure/AzurePublicDataset, AzureLLMInferenceDataset2023.md. Timestamps co
 `datetime` would cut to six; a zone may follow them. Without one they are read as UTC: only differences matter.
 """
 
+import contextlib
 import csv
 import re
 from collections.abc import Iterator, Sequence
@@ -26,12 +27,17 @@ class AzureLlmFormat:
     header_lines = 1
 
     def recognises(self, head: Sequence[str]) -> bool:
-        return {ARRIVAL, PROMPT, OUTPUT} <= set(_cells(head[0]))
+        with contextlib.suppress(csv.Error):
+            return {ARRIVAL, PROMPT, OUTPUT} <= set(_cells(head[0]))
+        return False
 
     def read(self, source: TraceSource, workload_class: str) -> TraceRows:
         lines = source.lines()
         header = next(lines, None)
-        columns = _cells(header.text) if header else []
+        try:
+            columns = _cells(header.text) if header else []
+        except csv.Error as error:
+            raise source.error(f"no CSV ({error})", f"the first line must be {ARRIVAL},{PROMPT},{OUTPUT}", 1) from None
         missing = {ARRIVAL, PROMPT, OUTPUT} - set(columns)
         if missing:
             raise source.error(

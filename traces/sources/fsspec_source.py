@@ -5,12 +5,12 @@ credentials that its file systems find in the environment and their own files. H
 folders within a folder are not.
 """
 
+import contextlib
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import fsspec
 
@@ -29,17 +29,18 @@ class FsspecSource:
     """Raises BadSourceUrl for a URL that nothing here can read, or that holds a password."""
 
     def __init__(self, url: str) -> None:
-        if "://" in url and "@" in urlsplit(url).netloc:
+        # Also where file systems are chained: simplecache::s3://bucket/prefix.
+        if re.search("://[^/]*@", url):
             raise BadSourceUrl("a source's URL holds no user or password: credentials come from the environment")
         try:
             # Instances are shared within a process otherwise, and with them listings of earlier nights.
             self._files, path = fsspec.core.url_to_fs(url, skip_instance_cache=True)
-        except ValueError as error:
-            raise BadSourceUrl(f"{url}: {error}: give a path, or a URL such as s3://bucket/prefix/") from error
         except ImportError as error:
             raise BadSourceUrl(
                 f"{url}: {error}: for s3:// pip install 'compiler-agent[objects]', for others what fsspec asks for"
             ) from error
+        except Exception as error:  # each file system has errors of its own
+            raise BadSourceUrl(f"{url}: {error}: give a path, or a URL such as s3://bucket/prefix/") from error
         self._path: str = path.rstrip("/") or path
         self._folder = posixpath.dirname(_PATTERN.split(self._path)[0] + "x") if self._is_pattern else self._path
         self._paths: dict[str, str] = {}
@@ -67,8 +68,9 @@ class FsspecSource:
                 found = self._files.find(self._path, detail=True)
                 if not found:
                     self._files.info(self._path)  # raises where there is not even a folder
-        except Exception as error:  # each file system has errors of its own
+        except Exception as error:  # as above
             raise SourceUnavailable(f"{self.url} cannot be listed ({_in_words(error)})") from error
+        found = {path: self._followed(path, info) for path, info in found.items()}
         self._paths = {self._name(path): path for path, info in found.items() if info["type"] == "file"}
         listed = [
             SourceFile(name=name, version=_version(found[path]))
@@ -86,8 +88,18 @@ class FsspecSource:
         except Exception as error:  # as above
             raise SourceUnavailable(f"it cannot be read ({_in_words(error)})") from error
 
+    def _followed(self, path: str, info: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Listings tell of a link itself: its time is not that of the file."""
+        if info.get("islink"):
+            with contextlib.suppress(OSError):  # it leads nowhere
+                followed: Mapping[str, Any] = self._files.info(path)
+                return followed
+        return info
+
     def _name(self, path: str) -> str:
-        return posixpath.relpath(path, self._folder) if path != self._folder else posixpath.basename(path)
+        name = posixpath.relpath(path, self._folder) if path != self._folder else posixpath.basename(path)
+        # Python has surrogates for the bytes of a name that is not UTF-8; no record may hold them.
+        return name.encode("utf-8", "backslashreplace").decode()
 
 
 def _version(info: Mapping[str, Any]) -> FileVersion:
@@ -104,7 +116,9 @@ def _moment(when: object) -> datetime | None:
         case datetime():
             return when.astimezone(UTC) if when.tzinfo else when.replace(tzinfo=UTC)
         case int() | float():
-            return datetime.fromtimestamp(when, UTC)
+            with contextlib.suppress(ValueError, OverflowError):  # a time beyond all calendars
+                return datetime.fromtimestamp(when, UTC)
+            return None
         case str():
             try:
                 return _moment(datetime.fromisoformat(when))

@@ -65,6 +65,14 @@ def test_a_server_with_a_stricter_isolation_refuses_no_writes(postgresql, postgr
         assert connection.execute(text("SHOW transaction_isolation")).scalar_one() == "read committed"
 
 
+def test_a_server_that_is_lost_without_a_word_is_given_up_within_minutes(postgresql_url):
+    asked = ("keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout")
+    with Ledger(f"{postgresql_url}&keepalives_count=7").engine.connect() as connection:
+        driver = connection.connection.driver_connection
+        said = driver.info.get_parameters()
+    assert [said[name] for name in asked] == ["30", "10", "7", "60000"]
+
+
 def test_progress_becomes_visible_in_its_order(ledger_url):
     """A writer that began first and is slow to commit: nobody's later line is seen before its own."""
     ledger = Ledger(ledger_url)

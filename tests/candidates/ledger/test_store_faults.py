@@ -143,6 +143,7 @@ def test_a_ledger_that_does_not_fit_is_not_taken_over_in_part(disk, tmp_path):
 def test_a_build_and_a_backup_on_a_full_disk_are_not_there(disk, tmp_path):
     home = tmp_path / "home"
     settings = read_settings({"COMPILER_AGENT_HOME": str(home)})
+    Ledger(settings.ledger_url)
     BlobStore(home / "blobs").put(b"x" * MIB)
     disk.fill(MIB // 2)
     before = disk.files()

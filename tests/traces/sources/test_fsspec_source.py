@@ -91,9 +91,37 @@ def test_a_place_that_is_not_there_cannot_be_listed_and_an_empty_one_is_empty(tm
         ("gopher://logs", "gopher"),
         ("s3://AKIA:s3cr3t@bucket/logs", "no user or password"),
         ("https://me@host/log", "no user or password"),
+        ("simplecache::s3://AKIA:s3cr3t@bucket/logs", "no user or password"),
+        ("dir:///logs", "give a path"),
     ],
 )
 def test_a_url_that_cannot_work_is_refused_without_its_secrets(url, words):
     with pytest.raises(BadSourceUrl, match=words) as refused:
         FsspecSource(url)
     assert "s3cr3t" not in str(refused.value)
+
+
+def test_a_link_stands_for_its_file_and_one_that_leads_to_none_for_nothing(tmp_path):
+    folder, log = tmp_path / "logs", tmp_path / "log.1"
+    folder.mkdir()
+    log.write_text("one")
+    for name, target in (("current", log), ("lost", tmp_path / "nowhere"), ("zeros", "/dev/zero"), ("above", tmp_path)):
+        (folder / name).symlink_to(target)
+    source = FsspecSource(str(folder))
+    (before,) = source.list_files()
+    assert before.name == "current"
+    assert b"".join(source.read("current")) == b"one"
+    log.write_text("two")
+    os.utime(log, (1, 1))
+    assert source.list_files() != [before]
+
+
+def test_names_and_times_that_no_record_could_hold_are_told_in_others(tmp_path):
+    (tmp_path / os.fsdecode(b"\xff.jsonl")).write_text("one")
+    path = os.fsencode(tmp_path) + b"/\xff.jsonl"
+    os.utime(path, (10**14, 10**14))
+    source = FsspecSource(str(tmp_path))
+    (file,) = source.list_files()
+    assert (file.name, b"".join(source.read(file.name))) == ("\\udcff.jsonl", b"one")
+    if os.stat(path).st_mtime > 1e12:  # else the file system has cut it off
+        assert file.version.modified_at is None

@@ -139,6 +139,25 @@ def test_where_the_kept_rows_of_a_night_are_gone_its_end_is_known(nights):
     assert nights.night() == [4]
 
 
+@pytest.mark.parametrize(
+    "rubbish",
+    [
+        b'{"prompt": "' + b"a" * 200_000 + b'"}\n',
+        b"one\rtwo\r",
+        b"[" * 200_000,
+        b"\0" * 100,
+        b'"\n"',
+        bytes(range(256)),
+    ],
+    ids=["long field", "carriage returns", "deep", "zeros", "quotes", "bytes"],
+)
+def test_rubbish_takes_nothing_from_the_files_beside_it(nights, rubbish):
+    (nights.folder / "rubbish").write_bytes(rubbish)
+    nights.write("good.jsonl", 1, 2)
+    assert nights.night() == [2, 3]
+    assert [left.name for left in nights.last.traffic.left_out] == ["rubbish"]
+
+
 def test_a_file_that_no_format_knows_is_left_out_until_it_is_known(nights):
     nights.write("a.jsonl", 1)
     (nights.folder / "notes.txt").write_text("remember the milk\n")
