@@ -4,15 +4,17 @@ import numpy as np
 import pytest
 import torch
 
+from candidates.candidate import Candidate, LanguageName
 from candidates.error_bound import derive_error_bound
 from candidates.inputs import Distribution, draw_inputs, whole_allocation
 from candidates.judge.admission import find_weaknesses
 from candidates.judge.outputs import Fault, check_outputs, find_written_beyond
+from candidates.judge.sanitizers import Sanitized, Sanitizers
 from candidates.languages.cpp import CppLanguage
 from candidates.reference import run_reference
 from candidates.task import ElementType, ErrorBound, InputRole, InputSpec, KernelTask, SiteLevel, TensorSpec, Workload
 from candidates.verdict import Accepted, Reason, Rejected
-from tests.judge_tasks import judge_source
+from tests.judge_tasks import INCLUDES, SANDBOX, judge_source
 
 HEADS, WIDTH = 2, 8
 REFERENCE = """\
@@ -156,6 +158,19 @@ def test_a_timed_call_is_held_to_its_place_too(task: KernelTask) -> None:
     after[0, 1, 7, 3] = 0.0
     assert isinstance(find_written_beyond(task, of, before, got), Fault)
     assert isinstance(check_outputs(task, of, before, got, seed=0), Rejected)
+
+
+def test_sanitizers_run_it_on_reduced_shapes(task: KernelTask) -> None:
+    candidate = Candidate(language=LanguageName.CPP, source=INCLUDES + RIGHT.replace("AT_END", ""))
+    found = Sanitizers(SANDBOX, CppLanguage()).check(task, candidate, seed=1)
+    assert isinstance(found, Sanitized), found
+    for shape in found.shapes:
+        axes = dict(part.split("=") for part in shape.split(","))
+        assert int(axes["context"]) <= int(axes["capacity"])
+    assert len(found.shapes) > 2
+    past_the_end = RIGHT.replace("AT_END", "if (row == batch * 2 - 1) own[capacity * 8] = 0;")
+    wrong = candidate.model_copy(update={"source": INCLUDES + past_the_end})
+    assert isinstance(Sanitizers(SANDBOX, CppLanguage()).check(task, wrong, seed=1), Rejected)
 
 
 def test_the_brief_says_where_the_state_lies(task: KernelTask) -> None:
