@@ -237,7 +237,7 @@ def test_what_cannot_work_is_refused_with_a_sentence(shift, command, serving, mo
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"COMPILER_AGENT_TEMPORAL": ""}, "set COMPILER_AGENT_TEMPORAL"),
+        ({"COMPILER_AGENT_TEMPORAL": ""}, "nothing serves"),
         ({"COMPILER_AGENT_TEMPORAL": "127.0.0.1:1"}, "no Temporal server answers"),
         ({"COMPILER_AGENT_TEMPORAL_NAMESPACE": "nowhere"}, "nowhere"),
     ],
