@@ -37,7 +37,7 @@ def test_a_port_of_metrics_that_is_taken_is_named_with_its_setting(tmp_path):
         port = other.getsockname()[1]
         service = refusal(tmp_path, replace(NO_METRICS, service=Address("127.0.0.1", port)))
         worker = refusal(tmp_path, replace(NO_METRICS, worker=Address("127.0.0.1", port - 1)))
-    assert service.startswith(f"metrics cannot listen at 127.0.0.1:{port} (Address already in use")
+    assert service.startswith(f"the metrics cannot listen at 127.0.0.1:{port} (Address already in use")
     assert service.endswith("set COMPILER_AGENT_METRICS")
-    assert f"metrics of the author worker cannot listen at 127.0.0.1:{port}" in worker
+    assert f"the metrics of worker author cannot listen at 127.0.0.1:{port}" in worker
     assert worker.endswith("set COMPILER_AGENT_WORKER_METRICS")
