@@ -12,6 +12,7 @@ from temporalio.testing import ActivityEnvironment
 
 from candidates.device import DeviceFingerprint
 from candidates.ledger.ledger import Ledger
+from candidates.ledger.run_states import RunStates
 from candidates.nightly import NightlySchedule
 from candidates.phases import is_of_phase
 from candidates.run import RunRequest
@@ -157,6 +158,7 @@ def test_a_night_takes_a_copy_of_what_processes_of_the_live_build_counted(
         return ledger.run_request(night_id)
 
     assert spend("nothing is live").counters is None
+    RunStates(ledger).put_failure("nothing is live", "one night at a time")
     BuildStore(tmp_path).approve(live.id, "tests")
     request = spend("live")
     assert request.counters is not None

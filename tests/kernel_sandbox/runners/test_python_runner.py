@@ -13,7 +13,7 @@ SLOT = 1024
 CALL = {
     "axes": ["rows"],
     "tensors": [
-        {"role": role, "dtype": "float32", "shape": ["rows", 4], "dim_order": [0, 1]}
+        {"role": role, "dtype": "float32", "shape": ["rows", 4], "dim_order": [0, 1], "allocated": ["rows", 4]}
         for role in ("activation", "output")
     ],
 }

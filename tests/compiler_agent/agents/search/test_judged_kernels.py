@@ -53,7 +53,7 @@ def judge(task: KernelTask, candidate: Candidate) -> Accepted | Rejected | Needs
     return artifact if isinstance(artifact, Rejected) else JUDGE.judge(task, candidate, artifact, seed=5)
 
 
-def test_every_extracted_site_of_a_llama_but_the_table_look_up_gets_a_kernel_that_the_judge_accepts(
+def test_every_site_of_a_llama_without_a_cache_but_the_table_look_up_gets_a_kernel_that_the_judge_accepts(
     tasks: dict[str, KernelTask],
 ) -> None:
     accepted = set()
@@ -63,7 +63,7 @@ def test_every_extracted_site_of_a_llama_but_the_table_look_up_gets_a_kernel_tha
             verdict = judge(task, answer.proposals[0].candidate)
             assert isinstance(verdict, Accepted), (op, verdict)
             accepted.add(op)
-    assert set(tasks) - accepted == {"Embedding"}
+    assert set(tasks) - accepted == {"Embedding", "LlamaAttention", "LlamaDecoderLayer"}
 
 
 def test_judge_accepts_the_naive_kernel(tasks: dict[str, KernelTask]) -> None:
