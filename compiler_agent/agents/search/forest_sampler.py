@@ -18,9 +18,9 @@ from compiler_agent.agents.search.space import Choice
 
 Point = Mapping[str, Choice]
 
-GOOD_SHARE = 0.15
+GOOD_SHARE = 0.3
 """Of what was tried: what the forest is to recognise."""
-FEWEST_TO_LEARN_FROM = 8
+FEWEST_TO_LEARN_FROM = 4
 RELEARNT_AFTER = 4
 """So many more results."""
 TREES = 60
