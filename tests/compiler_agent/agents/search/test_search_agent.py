@@ -12,6 +12,7 @@ from candidates.measurement import Baseline, Decision, Interval, Measurement, St
 from candidates.task import KernelTask
 from candidates.verdict import Accepted, Evidence, EvidenceKind, Reason, Rejected
 from compiler_agent.agents.duplicates import key_of
+from compiler_agent.agents.search import agent as agent_module
 from compiler_agent.agents.search.agent import GENERATION_SIZE, SearchAgent
 from compiler_agent.agents.search.cpp_space import cpp_space
 from compiler_agent.agents.search.emit_cpp import emit_candidate
@@ -158,7 +159,9 @@ def test_begins_with_the_best_of_earlier_searches_where_it_fits(linear_task: Ker
     assert without.proposals[0].candidate == usual
 
 
-def test_what_reads_too_many_bytes_to_win_is_ruled_out(linear_task: KernelTask) -> None:
+def test_what_reads_too_many_bytes_to_win_is_ruled_out(
+    linear_task: KernelTask, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Some panels are padded from 32 columns to 48 or 64."""
     level = BandwidthCeiling(working_set_bytes=1 << 20, bytes_per_s=1e9)
     ceilings = DeviceCeilings(
@@ -169,6 +172,7 @@ def test_what_reads_too_many_bytes_to_win_is_ruled_out(linear_task: KernelTask) 
         flops_per_s={"float32": 1e15},
         dispatch_us=0.0,
     )
+    monkeypatch.setattr(agent_module, "MOST_DRAWS", 10_000)
     first = SearchAgent().propose(linear_task, (), PLENTY)
     assert isinstance(first, Proposals)
     # At most 24 us / (0.8 * 7.8 us) with padded weights, 24 us / (0.8 * 5.8 us) with the others.
