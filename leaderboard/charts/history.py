@@ -165,8 +165,11 @@ def draw_axes(times: Axis, speedups: Axis, sheet: Sheet) -> list[Markup]:
 
 
 def datetime_at(seconds: float) -> datetime:
-    """As fromtimestamp, for every year that a datetime can be of."""
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    """As fromtimestamp, for every year that a datetime can be of; the first or the last moment for those beyond."""
+    try:
+        return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
+    except OverflowError:
+        return (datetime.min if seconds < 0 else datetime.max).replace(tzinfo=UTC)
 
 
 def draw_whiskers(placed: list[Placed], times: Axis, speedups: Axis) -> str:
