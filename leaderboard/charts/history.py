@@ -169,7 +169,7 @@ def datetime_at(seconds: float) -> datetime:
     try:
         return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=seconds)
     except OverflowError:
-        return (datetime.min if seconds < 0 else datetime.max).replace(tzinfo=UTC)
+        return datetime.min.replace(tzinfo=UTC) if seconds < 0 else datetime.max.replace(tzinfo=UTC)
 
 
 def draw_whiskers(placed: list[Placed], times: Axis, speedups: Axis) -> str:
