@@ -159,7 +159,7 @@ def program_of(task: KernelTask) -> Program:
 
 
 @pytest.mark.parametrize("make", [quotients, silu_gate, softmax, masked_softmax, layernorm, normed_linear, mlp_block])
-@pytest.mark.parametrize("width", [8, 16])
+@pytest.mark.parametrize("width", [pytest.param(8, marks=pytest.mark.slow), 16])
 def test_kernels_are_as_accurate_as_their_class_says(make, width, tmp_path: Path):
     task = make("float32")
     program = program_of(task)
