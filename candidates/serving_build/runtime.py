@@ -744,32 +744,20 @@ class _Site:
         return arguments + tuple([keywords[name] for name in missing]), {}
 
     def _compare(self, alone: _Function, original: _Function, tensors: tuple[torch.Tensor, ...]) -> Any:
-        """One call by the kernel and by the original; the kernel's results count, unless they are shown wrong."""
-        kernel = self.kernel
-        states = [n for n, spec in enumerate(kernel.activations) if spec["role"] == "state"]
+        """One call by the kernel and by the original, which gets copies of the states."""
+        states = [n for n, spec in enumerate(self.kernel.activations) if spec["role"] == "state"]
         copies = [tensor.clone() if n in states else tensor for n, tensor in enumerate(tensors)]
-        try:
-            expected = original(*copies)  # first: a kernel that spoils its inputs must not spoil this too
-        except Exception as error:  # noqa: BLE001 (a comparison that fails must not fail the call)
-            kernel.note_comparison("failed", f"{type(error).__name__}: {error}")
-            return alone(*tensors)
-        got = alone(*tensors)
-        if kernel.switched_off is not None:
-            return got
-        try:
-            pairs = [*zip(_results(got), _results(expected), strict=True), *((tensors[n], copies[n]) for n in states)]
-            found = [_disagreement(mine, theirs, kernel.entry["error_bound"]) for mine, theirs in pairs]
-        except Exception as error:  # noqa: BLE001 (as above)
-            kernel.note_comparison("failed", f"{type(error).__name__}: {error}")
-            return got
-        faults = [fault for fault in found if fault is not None]
-        if not faults:
-            kernel.note_comparison("agreed", "")
-            return got
-        kernel.note_comparison("disagreed", "not finite" if "not finite" in faults else faults[0])
-        for n in states:
-            tensors[n].copy_(copies[n])
-        return expected
+
+        def take_over() -> None:
+            for n in states:
+                tensors[n].copy_(copies[n])
+
+        return self._told_apart(
+            functools.partial(original, *copies),
+            functools.partial(alone, *tensors),
+            lambda: [(tensors[n], copies[n]) for n in states],
+            take_over,
+        )
 
     def _compare_named(
         self,
@@ -780,28 +768,49 @@ class _Site:
         given: Sequence[Any],
     ) -> Any:
         """The same of a call by name; the original gets a cache of its own to extend."""
-        kernel, twin, held = self.kernel, None, None
-        if self._caches is not None:
-            cache = given[-1]
-            held, twin = self._caches.layer_of(cache), self._caches.twin_of(cache)
-            own_arguments = tuple([twin if each is cache else each for each in arguments])
-            own_keywords = {name: twin if each is cache else each for name, each in keywords.items()}
-        else:
-            own_arguments, own_keywords = arguments, keywords
+        by_kernel = functools.partial(alone, *arguments, **keywords)
+        caches = self._caches
+        if caches is None:
+            return self._told_apart(functools.partial(original, *arguments, **keywords), by_kernel, list, lambda: None)
+        cache = given[-1]
+        held, twin = caches.layer_of(cache), caches.twin_of(cache)
+        theirs = caches.layer_of(twin)
+
+        def take_over() -> None:
+            held.keys, held.values = theirs.keys, theirs.values
+
+        by_original = functools.partial(
+            original,
+            *[twin if each is cache else each for each in arguments],
+            **{name: twin if each is cache else each for name, each in keywords.items()},
+        )
+        return self._told_apart(
+            by_original, by_kernel, lambda: [(held.keys, theirs.keys), (held.values, theirs.values)], take_over
+        )
+
+    def _told_apart(
+        self,
+        by_original: Callable[[], Any],
+        by_kernel: Callable[[], Any],
+        states: Callable[[], list[tuple[torch.Tensor, torch.Tensor]]],
+        take_over: Callable[[], None],
+    ) -> Any:
+        """The kernel's results, unless they are shown wrong: then the original's, and `take_over` of its states.
+
+        `states`: the kernel's and the original's, after both calls.
+        """
+        kernel = self.kernel
         try:
-            expected = original(*own_arguments, **own_keywords)
+            expected = by_original()  # first: a kernel that spoils its inputs must not spoil this too
         except Exception as error:  # noqa: BLE001 (a comparison that fails must not fail the call)
             kernel.note_comparison("failed", f"{type(error).__name__}: {error}")
-            return alone(*arguments, **keywords)
-        got = alone(*arguments, **keywords)
+            return by_kernel()
+        got = by_kernel()
         if kernel.switched_off is not None:
             return got
         try:
-            pairs = [*zip(_results(got), _results(expected), strict=True)]
-            theirs = None if self._caches is None else self._caches.layer_of(twin)
-            if held is not None and theirs is not None:
-                pairs += [(held.keys, theirs.keys), (held.values, theirs.values)]
-            found = [_disagreement(mine, other, kernel.entry["error_bound"]) for mine, other in pairs]
+            pairs = [*zip(_results(got), _results(expected), strict=True), *states()]
+            found = [_disagreement(mine, theirs, kernel.entry["error_bound"]) for mine, theirs in pairs]
         except Exception as error:  # noqa: BLE001 (as above)
             kernel.note_comparison("failed", f"{type(error).__name__}: {error}")
             return got
@@ -810,8 +819,7 @@ class _Site:
             kernel.note_comparison("agreed", "")
             return got
         kernel.note_comparison("disagreed", "not finite" if "not finite" in faults else faults[0])
-        if held is not None and theirs is not None:
-            held.keys, held.values = theirs.keys, theirs.values
+        take_over()
         return expected
 
     def _make_traced(self) -> _Function:

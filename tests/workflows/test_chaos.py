@@ -17,8 +17,9 @@ from tests.workflows.restarted import Service, open_folder
 KILLS, SEED = 30, 8
 RUN = Run(seed=SEED, hot_ops=6, candidates_per_op=40)
 OPTIONS = ("--generation=4", "--sandboxed", "--measuring-s=0.01", "--source-bytes=1000")
-KEPT = ("compiler-agent-device.lock", "torchinductor_")
-"""What stays among the temporary files of a machine: the device's lock, and torch's cache."""
+LOCKS = ("device.lock", "device.gate", "device.core.lock", "device.core.gate")
+KEPT = (*(f"compiler-agent-{name}" for name in LOCKS), "torchinductor_")
+"""What stays among the temporary files of a machine: the device's locks, and torch's cache."""
 
 
 def disturb(service, ledger):
